@@ -327,11 +327,12 @@ def metrics(cluster: Description, interval: int) -> Iterator[Object]:
         "CELLBLOCK_METRICS_INTERVAL": str(interval),
         "CELLBLOCK_METRICS_RECORDS": f"{JAIL}/.cellblock",
     }
-    writes, volumes = writables(WRITES)
+    writes, volumes = writables(WRITES if own else {**WRITES, "/etc/slurm": "16Mi"})
     mounts: tuple[Mount, ...] = (Mount("jail", JAIL), *writes)
     given: tuple[Object, ...] = (jail_volume(cluster), *volumes)
     if not own:
-        mounts += (Mount("configuration", "/etc/slurm"), Mount("secrets", SECRETS))
+        # follow-configuration takes it to /etc/slurm.
+        mounts += (Mount("configuration", "/etc/cellblock/slurm"), Mount("secrets", SECRETS))
         given += (config_volume("configuration", CONFIGURATION), secret_volume("secrets", key_files(cluster)))
     pod = Pod(
         "metrics",

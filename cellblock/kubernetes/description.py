@@ -33,7 +33,7 @@ DATABASE_PORT = 3306
 SSH_PORT = 22
 
 NODES = "nodes"
-"""The headless Service of all nodes: one search domain makes the names of nodes names of hosts."""
+"""The headless Service of nodes and login nodes: one search domain makes their names names of hosts."""
 
 # Ordinals of nodes that gres.conf names: a set is scaled without it. MaxNodeCount is at least that.
 _LEAST_NODES = 1024
@@ -75,7 +75,7 @@ class Description:
 
     @property
     def search_domain(self) -> str:
-        """Where the names of nodes are looked for."""
+        """Where the names of nodes and login nodes are looked for."""
         return f"{NODES}.{self.place.namespace}.svc.{self.place.domain}"
 
     def image(self, name: str) -> str:

@@ -9,6 +9,7 @@ from: they would change in each object with each change of the file.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tempfile
@@ -32,6 +33,9 @@ _LEFT = (
     "cronjobs,roles,rolebindings"
 )
 
+# What the API says of a change that it does not allow.
+_REFUSED = re.compile(r'^The (\w+) "([^"]+)" is invalid: (.*)', re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -52,7 +56,8 @@ class Difference:
 def compare(cluster: Description) -> Difference:
     """Compare what `cluster` is rendered as with what is there.
 
-    Raises CellblockError where there is no kubectl, no cluster, or no right to ask it.
+    Raises CellblockError where there is no kubectl, no cluster or no right to ask it, and when the API
+    refuses a change.
     """
     if shutil.which("kubectl") is None:
         raise CellblockError(
@@ -69,6 +74,8 @@ def compare(cluster: Description) -> Difference:
         done = _run("diff", f"--kustomize={name}")
     if f'namespaces "{space}" not found' in done.stderr:
         return Difference(context, "".join(f"{kind}/{one}\n" for kind, one in objects), is_new=True)
+    if done.returncode > 1 and (refused := _REFUSED.search(done.stderr)):
+        raise _not_allowed(context, space, *refused.groups())
     if done.returncode > 1:
         raise _failed(context, "diff", done)
     found = _kubectl(
@@ -130,4 +137,15 @@ def _failed(context: str, verb: str, done: subprocess.CompletedProcess[str]) -> 
         f"the cluster of kubectl's context '{context}' cannot be asked (kubectl {verb}): {said[-1]}",
         hint="`kubectl auth can-i --list` says whether it answers, and what it allows; "
         "`kubectl config use-context NAME` chooses another one",
+    )
+
+
+def _not_allowed(context: str, space: str, kind: str, name: str, why: str) -> CellblockError:
+    back = "take it back in the cluster file"
+    again = f"delete the object, which an apply makes anew: `kubectl -n {space} delete {kind.lower()} {name}`"
+    return CellblockError(
+        f"the API of kubectl's context '{context}' refuses what an apply would change of {kind} '{name}': "
+        f"{why}",
+        # It holds data.
+        hint=back if kind == "PersistentVolumeClaim" else f"{back}, or {again}",
     )

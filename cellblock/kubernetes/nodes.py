@@ -16,7 +16,7 @@ from cellblock.kubernetes import description as names
 from cellblock.kubernetes.configuration import CONFIGURATION
 from cellblock.kubernetes.control import JAIL, SECRETS, environment, jail_volume
 from cellblock.kubernetes.description import NODES, Description, set_facts
-from cellblock.kubernetes.metadata import NODE_SET, Object, labels
+from cellblock.kubernetes.metadata import COMPONENT, NODE_SET, Object, labels
 from cellblock.kubernetes.objects import account, disruption_budget, service, stateful_set
 from cellblock.kubernetes.pods import (
     Container,
@@ -56,9 +56,13 @@ _HOST = "kubernetes.io/hostname"
 
 
 def nodes_service(cluster: Description) -> Iterator[Object]:
-    """The names of all nodes, and the account of their pods."""
+    """The names of all nodes and login nodes, and the account of the nodes' pods."""
     yield account(cluster, "worker")
-    yield service(cluster, NODES, "worker", {"slurmd": names.NODE_PORT})
+    named = service(cluster, NODES, "worker", {"slurmd": names.NODE_PORT})
+    # All of the cluster's pods: those that name this Service get a name from it. With a label of their own,
+    # pods that run would be without a name until an update has drained them.
+    del named["spec"]["selector"][COMPONENT]
+    yield named
 
 
 def _inside(cluster: Description) -> dict[str, str]:
@@ -187,7 +191,8 @@ def login(cluster: Description, config_map: str) -> Iterator[Object]:
         _inside(cluster),
         (
             Mount("jail", JAIL, read_only=False),
-            Mount("configuration", "/etc/slurm"),
+            # follow-configuration takes it to /etc/slurm when Slurm's commands read it.
+            Mount("configuration", "/etc/cellblock/slurm"),
             Mount("secrets", SECRETS),
             Mount("plan", "/etc/cellblock/jail.fstab", sub_path="jail.fstab"),
         ),
@@ -217,5 +222,6 @@ def login(cluster: Description, config_map: str) -> Iterator[Object]:
     yield service(
         cluster, "login", "login", {"ssh": names.SSH_PORT}, kind=place.type, node_port=place.node_port
     )
-    yield stateful_set(cluster, pod, "login", place.replicas, "login")
+    # slurmctld looks up the name that srun and salloc gave it when it has something to tell them.
+    yield stateful_set(cluster, pod, "login", place.replicas, NODES)
     yield disruption_budget(cluster, "login", "login", max(1, math.ceil(place.replicas / 3)))

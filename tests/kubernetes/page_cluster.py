@@ -34,6 +34,8 @@ TEST = "test_the_page_leads_to_a_job_over_two_nodes"
 GRACE_S = 30
 # slurmctld gives a node up after so long.
 SILENT_S = 40
+# An allocation whose command does not answer for so long, and what Slurm adds to it, is ended.
+INACTIVE_S = 15
 # What the page types is for machines that a node has for itself; here are two processors for all of it.
 _SMALL = f"resources: {{cpu: 2, memory: 512Mi}}, requests: {{cpu: 50m, memory: 64Mi}}, grace: {GRACE_S}s"
 USER = "ada"
@@ -195,5 +197,5 @@ def _for_this_machine(file: File, jail: str) -> File:
         "state": small,
         "database": small,
     }
-    file["slurm"] = {"extra": {"slurm.conf": f"SlurmdTimeout={SILENT_S}"}}
+    file["slurm"] = {"extra": {"slurm.conf": f"SlurmdTimeout={SILENT_S}\nInactiveLimit={INACTIVE_S}"}}
     return file

@@ -102,11 +102,18 @@ def test_a_changed_configuration_is_taken_and_a_bad_one_is_not(cluster: PageClus
     cluster.until("an event that says so", lambda: told("MaxArraySize"), 150)
     assert limit() == "5001"
     assert _refusals(cluster) > 0, "the metric of the alert"
+    cluster.until("the login node to have heard of it", lambda: "MaxArraySize" in login_log(cluster), 150)
+    assert cluster.run_as("squeue", "--noheader", "--format=%i") == "", "commands go on with the old one"
     pod = cluster.pod("controller-0")["status"]
     assert pod["startTime"] == started
     assert {one["restartCount"] for one in pod["containerStatuses"]} == {0}
     cluster.folder.joinpath("cluster.yaml").write_text(before)
     cluster.change(lambda _: None)
+
+
+def login_log(cluster: PageCluster) -> str:
+    """What the first login node's container has logged."""
+    return cluster.kubernetes("logs", "login-0", f"--namespace={cluster.space}")
 
 
 def _refusals(cluster: PageCluster) -> float:

@@ -87,6 +87,20 @@ def test_objects_that_an_apply_would_leave_are_named(path: Path) -> None:
 
 @pytest.mark.integration
 @pytest.mark.usefixtures("kubectl")
+def test_a_change_that_kubernetes_refuses_names_the_object(path: Path) -> None:
+    text = path.read_text()
+    assert "\n  state: {size: 1Gi, storage_class: by-hand}" in text
+    path.write_text(
+        text.replace("state: {size: 1Gi, storage_class: by-hand}", "state: {size: 1Gi, storage_class: other}")
+    )
+    said = r"refuses what an apply would change of PersistentVolumeClaim 'controller-state': .*immutable"
+    with pytest.raises(CellblockError, match=said) as failed:
+        difference(path)
+    assert failed.value.hint == "take it back in the cluster file"
+
+
+@pytest.mark.integration
+@pytest.mark.usefixtures("kubectl")
 def test_the_command_line_says_where_and_ends_with_status_1(path: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("namespace: small", "namespace: other"))
     before = set(tmp_path.iterdir())

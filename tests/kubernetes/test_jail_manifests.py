@@ -2,7 +2,7 @@
 """The rendered manifests in a real Kubernetes: a jail is filled, backed up and restored with all options.
 
 Manifests are for Kubernetes 1.27 and later; test_jail.py validates them. Here an older Kubernetes may run
-them: `for_1_20` takes away what it does not know.
+them: `for_here` takes away what it does not know.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from cellblock.bench.real_kubernetes import HOST
+from cellblock.bench.real_kubernetes import HOST, for_here
 from cellblock.build import BuildRequest, build_images, copy_images
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.kubernetes.release_1_20 import for_1_20
 from cellblock.oci.layout import Layout
 from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant
@@ -63,7 +62,7 @@ class Place:
 
     def run(self, manifest: dict[str, Any]) -> str:
         """Apply a Job, which must succeed on the one node that it may run on; returns its log."""
-        self.kubernetes.apply(for_1_20(manifest))
+        self.kubernetes.apply(for_here(manifest))
         return self.succeeds(manifest["metadata"]["name"])
 
     def succeeds(self, job: str) -> str:
@@ -187,7 +186,7 @@ def test_what_was_backed_up_is_restored_by_snapshot_and_path_and_in_the_place_of
     assert cron["spec"]["timeZone"] == "Europe/Zurich"
     container = cron["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0]
     container["args"].append("--init")
-    place.kubernetes.apply(for_1_20(cron))
+    place.kubernetes.apply(for_here(cron))
     snapshots = []
     for number, text in enumerate(("second\n", "third\n")):
         backup = f"backup-{number}"

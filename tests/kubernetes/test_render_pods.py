@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the pods of a cluster file are placed, updated and given devices, and which ConfigMaps never change."""
+"""How pods of a cluster file are named, placed and updated, their devices; ConfigMaps that never change."""
 
 from __future__ import annotations
 
@@ -13,6 +13,37 @@ from cellblock.errors import UsageError
 from cellblock.kubernetes.release_1_20 import for_1_20
 from tests.kubernetes.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
+
+
+@pytest.mark.parametrize("name", ["cpu", "h100", "login"])
+def test_nodes_and_login_nodes_have_names_that_slurm_and_jobs_find(name: str, tmp_path: Path) -> None:
+    texts = rendered(tmp_path)
+    one = found(texts, "StatefulSet", name)["spec"]
+    naming = found(texts, "Service", one["serviceName"])["spec"]
+    assert naming["clusterIP"] == "None"
+    assert naming["publishNotReadyAddresses"] is True
+    assert naming["selector"].items() <= one["template"]["metadata"]["labels"].items()
+    domain = f"{one['serviceName']}.hpc.svc.cluster.local"
+    for asks in ("controller", "cpu", "h100", "login"):
+        spec = found(texts, "StatefulSet", asks)["spec"]["template"]["spec"]
+        assert domain in spec["dnsConfig"]["searches"], asks
+
+
+def test_no_command_reads_a_configuration_that_nobody_has_tried(tmp_path: Path) -> None:
+    mounted = {
+        (one["metadata"]["name"], mount["mountPath"])
+        for one in objects(rendered(tmp_path))
+        if one["kind"] in ("StatefulSet", "Deployment")
+        for spec in [one["spec"]["template"]["spec"]]
+        for container in spec["containers"]
+        for mount in container["volumeMounts"]
+        for volume in spec["volumes"]
+        if volume["name"] == mount["name"]
+        and volume.get("configMap", {}).get("name") == "slurm-configuration"
+    }
+    # slurmrestd reads it once, when it starts.
+    tried = {(name, "/etc/cellblock/slurm") for name in ("controller", "login", "metrics")}
+    assert mounted == {*tried, ("rest", "/etc/slurm")}
 
 
 def test_nodes_are_spread_over_machines_as_their_set_says(tmp_path: Path) -> None:

@@ -165,9 +165,8 @@ def test_a_token_of_a_user_gives_no_other_ids_and_nobodys_jobs(rest: Rest) -> No
         assert rest.submit(token, "true", user=user).refused, user
     for more in ({"user_id": "0"}, {"user_id": "64030"}, {"group_id": "0"}, {"group_id": "42"}):
         assert rest.submit(token, "true", **more).refused, more
-    number = rest.cluster.on(
-        "controller", "sbatch", "-D/", "-o/dev/null", "--parsable", "--hold", "--wrap", "true"
-    )
+    held = ("sbatch", "-D/", "-o/dev/null", "--parsable", "--hold", "--wrap=true")
+    number = rest.cluster.on("controller", *held)
     # 24.11 and 26.05 say in `status` that they refuse.
     rest.ask(f"job/{number.ok().strip()}", token, method="DELETE")
     assert rest.cluster.job(number.out.strip())["JobState"] == "PENDING"

@@ -3,9 +3,9 @@
 # Runs as Slurm's user. docs/decisions/kubernetes-pods.md says why it is done so.
 # shellcheck shell=sh
 
-# Where slurmctld and its commands read it. ..taken is a link to the folder in use, and each file a link into ..taken: one
-# rename changes all of them, as kubelet does it.
-ETC=/etc/slurm
+# shellcheck source=images/slurm/files/usr/lib/cellblock/taken-folder.sh
+. /usr/lib/cellblock/taken-folder.sh
+
 STATE=/var/lib/slurm/slurmctld
 # The last configuration that slurmctld has answered with. Two controllers share the state.
 GOOD=$STATE/configuration.$(hostname)
@@ -18,46 +18,6 @@ TRIAL_S=60
 LIVES_S=5
 
 say() { echo "watch-configuration: $*" >&2; }
-
-# digest FOLDER - of its files' names and texts, and of the release that reads them.
-digest() {
-    for file in "$1"/*; do
-        [ ! -f "$file" ] || { echo "${file##*/}" && cat "$file"; }
-    done 2>/dev/null | cat - /usr/lib/cellblock/slurm-release | sha256sum | cut -c 1-32
-}
-
-# copy FROM TO - a copy of FROM's files, all of one moment. kubelet may exchange them meanwhile.
-copy() {
-    tries=0
-    while :; do
-        rm -rf "$2" && mkdir -m 0755 "$2"
-        for file in "$1"/*; do
-            [ ! -f "$file" ] || install -m 0444 "$file" "$2/" || true
-        done 2>/dev/null
-        [ "$(digest "$1")" != "$(digest "$2")" ] || return 0
-        tries=$((tries + 1))
-        [ $tries -lt 20 ] || return 1
-    done
-}
-
-# take FOLDER - have Slurm's programs read FOLDER's files from now on. The folder before stays, for the way back.
-take() {
-    name=..$(digest "$1")
-    [ "$1" = "$ETC/$name" ] || copy "$1" "$ETC/$name" || return 1
-    before=$(readlink $ETC/..taken) || before=
-    for file in "$ETC/$name"/*; do
-        file=${file##*/}
-        # A link into nothing until the next line.
-        [ -L "$ETC/$file" ] || ln -sfn "..taken/$file" "$ETC/$file"
-    done
-    { ln -sfn "$name" $ETC/..taken.new && mv -T $ETC/..taken.new $ETC/..taken; } || return 1
-    for file in "$ETC"/*; do
-        [ -e "$file" ] || rm -f "$file"
-    done
-    for folder in "$ETC"/..????????????????????????????????; do
-        case ${folder##*/} in "$name" | "$before") ;; *) rm -rf "$folder" ;; esac
-    done
-}
 
 # keep - the configuration in use is a good one: the next start falls back to it. The digest says that the copy is whole.
 keep() {

@@ -8,7 +8,7 @@
 close_writes() {
     case $(stat -c %a /run) in *[2367]) ;; *) return 0 ;; esac
     for each in /run:0755:noexec /var/log:0755:noexec /var/lib/extrausers:0755:noexec /tmp:0711:noexec /var/tmp:0711:noexec \
-        /var/spool:0711:exec /run/bcast:1777:exec; do
+        /etc/slurm:0755:noexec /var/spool:0711:exec /run/bcast:1777:exec; do
         folder=${each%%:*} options=${each##*:}
         mode=${each#*:}
         if mountpoint -q "$folder"; then
