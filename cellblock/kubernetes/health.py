@@ -53,7 +53,7 @@ def pod(cluster: Description) -> Iterator[Object]:
                     **({"CELLBLOCK_COUNTERS": "yes", "CELLBLOCK_JAIL_READY": "any"} if told else {}),
                 },
                 (
-                    # role-health copies it: what others than root could write active-checks does not take.
+                    # follow-configuration copies it: active-checks wants files that root alone may write.
                     Mount("configuration", "/etc/cellblock/slurm"),
                     Mount("secrets", SECRETS),
                     *((Mount("jail", JAIL, read_only=False),) if told else ()),

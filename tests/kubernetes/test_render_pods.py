@@ -42,7 +42,7 @@ def test_no_command_reads_a_configuration_that_nobody_has_tried(tmp_path: Path) 
         and volume.get("configMap", {}).get("name") == "slurm-configuration"
     }
     # slurmrestd reads it once, when it starts.
-    tried = {(name, "/etc/cellblock/slurm") for name in ("controller", "login", "metrics")}
+    tried = {(name, "/etc/cellblock/slurm") for name in ("controller", "health", "login", "metrics")}
     assert mounted == {*tried, ("rest", "/etc/slurm")}
 
 
