@@ -148,7 +148,11 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 	 * its federation, without a look whether it is in one. */
 	job->fed_siblings_active = 0;
 	job->fed_siblings_viable = 0;
-	return set_switches(job);
+	int refused = set_switches(job);
+	/* sbatch says that there is a job, and goes; srun and salloc wait for theirs. */
+	if (job->script && !refused)
+		jail_saves_await_answer();
+	return refused;
 }
 
 /* Releases differ in whether there is a `message`. */

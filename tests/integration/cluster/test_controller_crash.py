@@ -46,6 +46,23 @@ def test_what_began_and_ended_shortly_before_is_known(cluster: LocalCluster, use
         cluster.on("controller", "scancel", job)
 
 
+def test_what_sbatch_said_is_known(cluster: LocalCluster, user: str) -> None:
+    """It is saved before sbatch has its answer, though something else was saved a moment before."""
+    submit = "sbatch --parsable --hold -n1 -D/ -o/dev/null --wrap=true"
+    jobs: list[str] = []
+    try:
+        for _ in range(6):
+            script = f"{submit} && {submit} && {submit} && kill -KILL $(pidof slurmctld)"
+            jobs += cluster.on("controller", "sh", "-c", script).ok().split()
+            cluster.wait_until(
+                "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
+            )
+        shown = cluster.on("controller", "squeue", "--all", "-h", "--states=PENDING", "--format=%A").ok()
+        assert [job for job in jobs if job not in shown.split()] == []
+    finally:
+        cluster.on("controller", "scancel", *jobs)
+
+
 def test_a_job_that_the_scheduler_started_by_itself_goes_on(cluster: LocalCluster, user: str) -> None:
     """Slurm saves nothing when the backfill scheduler starts a job: it began again, and its node drained."""
     later = ("sbatch", "--parsable", "-n1", "--chdir=/", "--output=/dev/null", "--begin=now+2")
