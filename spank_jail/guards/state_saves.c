@@ -10,9 +10,6 @@
  * backfill scheduler starts it tells nobody. A slurmctld that was killed then began that job once more. So a thread of ours
  * looks at when jobs have changed, and tells it.
  *
- * A submission is answered when it is saved, as long as that takes a moment: with a long queue a save takes seconds. The thread
- * that answers sbatch is the one that job_submit/jail was asked in, and sends nothing else in between.
- *
  * Of two controllers that share their records, one that was stopped and goes on does not know that the other acts by then. It
  * ends before it writes its records over the other's.
  */
@@ -34,6 +31,7 @@
 #include "imported_functions.h"
 #include "native/base/scoped.h"
 #include "own_thread.h"
+#include "saved_answers.h"
 
 /* As in slurm.conf and slurmctld-acts. */
 #define ACTING "/var/lib/slurm/slurmctld/acting-controller"
@@ -53,26 +51,11 @@
 #define SOON_ASSOCIATIONS NS_PER_S
 #define EVERY_ASSOCIATIONS (60 * NS_PER_S)
 
-/* Nanoseconds that an answer waits for a save at most, and that a save may be off for it to wait at all. */
-#define MOST_WAIT 300000000L
-#define SOON_SAVE 100000000L
-
 /* Of the thread that saves, in nanoseconds: what processor time it had when it began to save, when it may again, and when somebody
  * waits for it. */
 static _Thread_local int64_t used_before, may_save, may_save_awaited;
 /* The thread that saves begins when slurmctld has read all that it starts with. */
 static atomic_bool has_started;
-
-/* Saves that have begun and ended, when the next one may begin for those who wait for it, in nanoseconds, and how many do. */
-static struct {
-	pthread_mutex_t mutex;
-	pthread_cond_t ended_one;
-	uint64_t begun, ended;
-	int64_t next;
-	atomic_int waiting;
-} rounds = { .mutex = PTHREAD_MUTEX_INITIALIZER, .ended_one = PTHREAD_COND_INITIALIZER };
-/* Of a thread that was asked about a submission: what it sends next is the answer. */
-static _Thread_local bool answers_submission;
 
 static bool saves(void)
 {
@@ -129,20 +112,7 @@ static void end_if_replaced(void)
 
 static int64_t next_save(void)
 {
-	return rounds.waiting ? may_save_awaited : may_save;
-}
-
-/* Who asks has done what it was told before. */
-static void count_rounds(bool begins)
-{
-	pthread_mutex_lock(&rounds.mutex);
-	if (rounds.ended != rounds.begun) {
-		rounds.ended = rounds.begun;
-		pthread_cond_broadcast(&rounds.ended_one);
-	}
-	rounds.begun += begins;
-	rounds.next = may_save_awaited;
-	pthread_mutex_unlock(&rounds.mutex);
+	return jail_answers_wait() ? may_save_awaited : may_save;
 }
 
 /* Whether the thread that saves is to do it now, which then asks again when it has done it. */
@@ -168,7 +138,8 @@ static bool may_save_now(void)
 {
 	bool now = is_time_to_save();
 
-	count_rounds(now);
+	/* Who asks has done what it was told before. From 26.05 on it asks when there is something to do, and not before its first save. */
+	jail_answers_note_round(now, may_save_awaited);
 	return now;
 }
 
@@ -195,6 +166,16 @@ static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const s
 			soon = (struct timespec){ until / NS_PER_S, until % NS_PER_S };
 	}
 	return pthread_cond_timedwait(condition, mutex, &soon);
+}
+
+/* In place of pthread_cond_wait(3) there: it has saved all that it was told of, and waits to be told of more. */
+static int wait_for_work(pthread_cond_t *condition, pthread_mutex_t *mutex)
+{
+	if (saves()) {
+		has_started = true;
+		jail_answers_note_idle();
+	}
+	return pthread_cond_wait(condition, mutex);
 }
 
 /* Of slurmctld: when something of a job has changed last, in whole seconds, and to have the jobs saved. */
@@ -272,82 +253,6 @@ static void *save_changes(void *argument)
 	return NULL;
 }
 
-/* Waits until all that slurmctld has in memory now is saved, if that is soon. */
-static void wait_for_save(void (*save)(void))
-{
-	int64_t now = read_clock(CLOCK_REALTIME), end = now + MOST_WAIT;
-	struct timespec until = { end / NS_PER_S, end % NS_PER_S };
-
-	if (!has_started)
-		return;
-	save();
-	pthread_mutex_lock(&rounds.mutex);
-	bool soon = rounds.next < read_clock(CLOCK_MONOTONIC) + SOON_SAVE;
-	uint64_t begun = rounds.begun;
-	pthread_mutex_unlock(&rounds.mutex);
-	if (!soon)
-		return;
-	rounds.waiting++;
-	/* Once more, for the round that the first call asked for may have begun before it was counted above. One that begins and has
-	 * nothing to do comes after that. */
-	save();
-	pthread_mutex_lock(&rounds.mutex);
-	while (rounds.ended <= begun)
-		if (pthread_cond_timedwait(&rounds.ended_one, &rounds.mutex, &until))
-			break;
-	pthread_mutex_unlock(&rounds.mutex);
-	rounds.waiting--;
-}
-
-/* What slurmctld sends an answer by: until 23.11 and since. Arguments are passed on as they are. */
-static const char *const senders[] = { "slurm_send_node_msg", "send_msg_response" };
-static struct {
-	int (*send[2])(uintptr_t, uintptr_t, uintptr_t);
-	void (*save)(void);
-} answer;
-
-static int send_answer(int which, uintptr_t first, uintptr_t second, uintptr_t third)
-{
-	if (answers_submission) {
-		answers_submission = false;
-		wait_for_save(answer.save);
-	}
-	return answer.send[which](first, second, third);
-}
-
-static int send_node_msg(uintptr_t first, uintptr_t second, uintptr_t third)
-{
-	return send_answer(0, first, second, third);
-}
-
-static int send_response(uintptr_t first, uintptr_t second, uintptr_t third)
-{
-	return send_answer(1, first, second, third);
-}
-
-void jail_saves_await_answer(void)
-{
-	answers_submission = true;
-}
-
-static int delay_answers(const struct link_map *slurmctld, struct jail_error *err)
-{
-	void *const instead[] = { (void *)send_node_msg, (void *)send_response };
-	int found = 0;
-
-	if (answer.save)
-		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
-	for (size_t i = 0; i < sizeof(senders) / sizeof(senders[0]); i++) {
-		*(void **)&answer.send[i] = dlsym(RTLD_DEFAULT, senders[i]);
-		int missing = answer.send[i] ? jail_imports_replace(slurmctld, senders[i], instead[i], err) : 1;
-		if (missing < 0)
-			return missing;
-		found += !missing;
-	}
-	*(void **)&answer.save = dlsym(RTLD_DEFAULT, "schedule_job_save");
-	return found && answer.save ? 0 : jail_fail(err, "dlsym", ENOENT, "slurmctld sends its answers in an unknown way");
-}
-
 static int follow_associations(const struct link_map *slurmctld, struct jail_error *err)
 {
 	static const char *const names[] = { "assoc_mgr_update_object", "assoc_mgr_update" };
@@ -390,5 +295,6 @@ int jail_saves_hasten(struct jail_error *err)
 		missing = jail_imports_replace(slurmctld, "difftime", (void *)count_seconds, err);
 	if (missing || (missing = start_saving_changes(err)))
 		return missing;
-	return delay_answers(slurmctld, err);
+	missing = jail_imports_replace(slurmctld, "pthread_cond_wait", (void *)wait_for_work, err);
+	return missing ? missing : jail_answers_delay(slurmctld, err);
 }

@@ -12,9 +12,6 @@
  * Returns 0; 1 when it saves in an unknown way; -1. */
 int jail_saves_hasten(struct jail_error *err);
 
-/* Says, in a thread of slurmctld's, that what it sends next is the answer to a submission: that waits for a save. */
-void jail_saves_await_answer(void);
-
 /* Whether, of two controllers, another host's acts. */
 bool jail_saves_another_acts(void);
 

@@ -19,6 +19,7 @@
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/node_names.h"
+#include "spank_jail/guards/saved_answers.h"
 #include "spank_jail/guards/state_saves.h"
 #include "spank_jail/guards/unsent_records.h"
 
@@ -151,7 +152,7 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 	int refused = set_switches(job);
 	/* sbatch says that there is a job, and goes; srun and salloc wait for theirs. */
 	if (job->script && !refused)
-		jail_saves_await_answer();
+		jail_answers_await_save();
 	return refused;
 }
 

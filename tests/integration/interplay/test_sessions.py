@@ -25,11 +25,11 @@ pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 
 
 def test_sattach_shows_a_running_step(cluster: LocalCluster, user: str) -> None:
-    go = fresh_path(cluster, user, "sattach-go")
-    wait = f"until [ -e /home/{user}/{go.name} ]; do sleep 0.1; done; echo from the step; sleep 1"
-    job = submit(cluster, user, f"srun sh -c '{wait}'", "-o", "/dev/null")
-    steps = ("squeue", "--steps", "-h", "-o%i")
-    cluster.wait_until("the step runs", lambda: f"{job}.0" in cluster.jail(*steps).out.split())
+    go, begun = fresh_path(cluster, user, "sattach-go"), fresh_path(cluster, user, "sattach-begun")
+    wait = f"touch {begun.name}; until [ -e {go.name} ]; do sleep 0.1; done; echo from the step; sleep 1"
+    job = submit(cluster, user, f"cd /home/{user} && srun sh -c '{wait}'", "-o", "/dev/null")
+    # slurmctld knows a step before its node has begun it.
+    cluster.wait_until("the step runs", begun.exists)
     script = f"(sleep 2; touch {go.name}) & timeout 60 sattach {job}.0"
     done = cluster.jail("sh", "-c", script, user=user)
     if cluster.status.release == "22.05":
