@@ -183,3 +183,11 @@ int text_write(int fd, const char *text, size_t length)
 	}
 	return 0;
 }
+
+int text_replace(const char *path, const char *text, size_t length, mode_t mode)
+{
+	scoped_free char *draft = text_format("%s.new", path);
+	scoped_fd fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, mode);
+
+	return fd < 0 || text_write(fd, text, length) || rename(draft, path) ? -1 : 0;
+}

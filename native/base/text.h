@@ -9,6 +9,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "error.h"
 
@@ -51,6 +52,10 @@ char *text_read_open(int fd, const char *name, size_t limit, size_t *length, str
 
 /* Writes all of it. Returns 0, or -1 and errno. */
 int text_write(int fd, const char *text, size_t length);
+
+/* Puts a file with this text in the place of `path` by a rename; it is made as `path`.new. `text` may be NULL when `length` is 0.
+ * Not flushed. Returns 0, or -1 and errno: the file is as it was. */
+int text_replace(const char *path, const char *text, size_t length, mode_t mode);
 
 #define scoped_buffer __attribute__((cleanup(text_buffer_free))) struct text_buffer
 #define scoped_list __attribute__((cleanup(text_list_free))) struct text_list

@@ -2,7 +2,6 @@
 /* Tells the exporter of verdicts, by a file for each node. active_checks.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -27,14 +26,10 @@ static bool is_told(const char *here, const char *there)
 static void tell(const char *here, const char *there)
 {
 	scoped_free char *text = text_read(AT_FDCWD, here, MOST_BYTES, NULL, &(struct jail_error){ 0 });
-	scoped_free char *draft = text_format("%s.new", there);
 
-	if (!text)
-		return;
-	/* A full volume, or one that is read-only for now, is tried again. */
-	scoped_fd fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-	if (fd >= 0 && !text_write(fd, text, strlen(text)))
-		(void)rename(draft, there);
+	/* What a full volume, or one that is read-only for now, does not take, is written at the next turn. */
+	if (text)
+		(void)text_replace(there, text, strlen(text), 0644);
 }
 
 void active_tell_metrics(const struct active_nodes *nodes, const char *state, const char *folder)

@@ -144,7 +144,6 @@ void active_remember(const struct active_node *node, const char *state)
 {
 	scoped_free char *values = text_format("%s/%s/values", state, node->name);
 	scoped_free char *drained = text_format("%s/%s/was-drained", state, node->name);
-	scoped_free char *draft = text_format("%s.new", values);
 	scoped_buffer text = { 0 };
 	scoped_free char *first = text_format("%lld %d", (long long)time(NULL), node->due);
 
@@ -154,8 +153,6 @@ void active_remember(const struct active_node *node, const char *state)
 		scoped_free char *word = text_format(" %.3f", result->found == ACTIVE_VALUE ? result->value : 0.0);
 		text_append_string(&text, word);
 	}
-	scoped_fd fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd >= 0 && !text_write(fd, text.text, text.length))
-		(void)rename(draft, values);
+	(void)text_replace(values, text.text, text.length, 0600);
 	unlink(drained);
 }

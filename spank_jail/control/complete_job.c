@@ -14,7 +14,7 @@
 
 #define EXIT_USAGE 2
 
-/* Until 25.05. */
+/* As 22.05 and 24.11 have it, and below as 26.05 has it. */
 __attribute__((unused)) static int complete_number(void *function, uint32_t job, uint32_t status)
 {
 	int (*complete)(uint32_t, uint32_t);

@@ -139,7 +139,7 @@ static void take_late(const char *folder, const char *name, struct health_result
 static void start_late(const struct health_check *check, const char *folder, const char *node)
 {
 	scoped_free char *own = text_format("%s/%s", folder, check->name);
-	scoped_free char *path = text_format("%s/late", own), *draft = text_format("%s.new", path);
+	scoped_free char *path = text_format("%s/late", own);
 	struct health_result result = { 0 };
 
 	mkdir(own, 0700);
@@ -152,9 +152,7 @@ static void start_late(const struct health_check *check, const char *folder, con
 		dup2(null, fd);
 	health_run(&check, 1, folder, node, &result);
 	scoped_free char *text = text_format("%c %s", (char)result.verdict, result.text);
-	int fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd >= 0 && !text_write(fd, text, strlen(text)))
-		(void)rename(draft, path);
+	(void)text_replace(path, text, strlen(text), 0600);
 	_exit(0);
 }
 

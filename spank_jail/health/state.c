@@ -40,19 +40,15 @@ void health_state_read(struct health_state *state, const char *file)
 
 int health_state_write(const struct health_state *state, const char *file)
 {
-	scoped_free char *draft = text_format("%s.new", file);
-	scoped_fd fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	scoped_buffer text = { 0 };
 
-	if (fd < 0)
-		return -1;
 	for (size_t i = 0; i < state->n; i++) {
 		const struct health_entry *one = &state->entries[i];
 		scoped_free char *line = text_format("%s %c %d %u %u %lld %s %s\n", one->name, one->verdict, one->sick, one->passes,
 						     one->could_not, one->at, one->history[0] ? one->history : "-", one->text);
 		text_append_string(&text, line);
 	}
-	return text_write(fd, text.text ? text.text : "", text.length) || rename(draft, file) ? -1 : 0;
+	return text_replace(file, text.text, text.length, 0600);
 }
 
 struct health_entry *health_state_entry(struct health_state *state, const char *name)

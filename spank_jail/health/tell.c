@@ -101,7 +101,7 @@ static void sample(struct text_buffer *text, const char *name, const char *check
 
 void health_tell_metrics(const struct health_turn *turn, enum health_standing standing)
 {
-	scoped_free char *path = text_format("%s/metrics", turn->folder), *draft = text_format("%s.new", path);
+	scoped_free char *path = text_format("%s/metrics", turn->folder);
 	scoped_buffer text = { 0 };
 	const struct health_entry *sick = health_sick(turn);
 
@@ -118,9 +118,7 @@ void health_tell_metrics(const struct health_turn *turn, enum health_standing st
 		if (sick && entry == sick && standing == HEALTH_OVER_BUDGET)
 			sample(&text, "over_budget", check->name, 1);
 	}
-	scoped_fd fd = open(draft, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-	if (fd >= 0 && !text_write(fd, text.text ? text.text : "", text.length))
-		(void)rename(draft, path);
+	(void)text_replace(path, text.text, text.length, 0600);
 }
 
 static void append_names(struct text_buffer *text, const struct health_turn *turn, char verdict)

@@ -178,10 +178,14 @@ class LocalCluster:
         done = self.on(*command)
         # slurmctld 24.11 waits for the end of each connection, however idle, and answers nobody till then.
         if "timed out" in done.out + done.err:
-            ping = ("scontrol", "ping")
-            self.wait_until("slurmctld answers", lambda: " is UP" in self.on("controller", *ping).out)
+            self.wait_until_slurmctld_answers()
             done = self.on(*command)
         done.ok()
+
+    def wait_until_slurmctld_answers(self) -> None:
+        """Wait until `scontrol ping` in the first controller says that one is up."""
+        ping = ("scontrol", "ping")
+        self.wait_until("slurmctld answers", lambda: " is UP" in self.on("controller", *ping).out)
 
     def wait_until_none_completes(self) -> None:
         """Wait until no job is in the state COMPLETING."""

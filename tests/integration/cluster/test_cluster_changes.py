@@ -308,9 +308,7 @@ def test_accounting_comes_to_a_cluster_that_runs(changed: LocalCluster, tmp_path
     kill = 'for p in /proc/[0-9]*; do grep -qx slurmctld "$p/comm" && kill -KILL "${p#/proc/}"; done; true'
     changed.on("controller", "sh", "-c", kill).ok()
     asked = ("sacct", "-nXP", "--allusers", "--format=jobid,state")
-    changed.wait_until(
-        "slurmctld is back", lambda: " is UP" in changed.on("controller", "scontrol", "ping").out
-    )
+    changed.wait_until_slurmctld_answers()
     assert changed.job(job)["JobState"] == "RUNNING"
     new = submit(changed, "ada", "true", "-D/", "-o/dev/null", "--mem=1")
     ended(changed, new)

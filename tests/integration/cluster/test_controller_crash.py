@@ -20,9 +20,7 @@ ENDED = "/var/lib/slurm/slurmctld/ended-jobs"
 
 def kill_slurmctld(cluster: LocalCluster) -> None:
     cluster.on("controller", "sh", "-c", "kill -KILL $(pidof slurmctld)").ok()
-    cluster.wait_until(
-        "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
-    )
+    cluster.wait_until_slurmctld_answers()
 
 
 def running(cluster: LocalCluster) -> list[str]:
@@ -54,9 +52,7 @@ def test_what_sbatch_said_is_known(cluster: LocalCluster, user: str) -> None:
         for _ in range(6):
             script = f"{submit} && {submit} && {submit} && kill -KILL $(pidof slurmctld)"
             jobs += cluster.on("controller", "sh", "-c", script).ok().split()
-            cluster.wait_until(
-                "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
-            )
+            cluster.wait_until_slurmctld_answers()
         shown = cluster.on("controller", "squeue", "--all", "-h", "--states=PENDING", "--format=%A").ok()
         assert [job for job in jobs if job not in shown.split()] == []
     finally:
@@ -134,6 +130,4 @@ def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None
     # The one that always runs would wait for five minutes. It looks every 20 s, and waits 90 for an answer.
     watch = ("timeout", "--preserve-status", "120", "/usr/lib/cellblock/watch-slurmctld", "1")
     cluster.on("controller", "sh", "-c", f"nohup {' '.join(watch)} >/dev/null 2>&1 &").ok()
-    cluster.wait_until(
-        "slurmctld answers", lambda: " is UP" in cluster.on("controller", "scontrol", "ping").out
-    )
+    cluster.wait_until_slurmctld_answers()

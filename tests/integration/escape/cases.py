@@ -74,6 +74,24 @@ class Case:
         return LEVELS.index(level) >= LEVELS.index(self.stops) and (self.by_level or ALL or level == DEFAULT)
 
 
+def _for_both_users(by_uid: tuple[str, ...], *ways: tuple[str, Way]) -> list[Case]:
+    """Each way as root and as a user, at each level; as root those of `by_uid` are closed one level later.
+
+    The release of Slurm makes no difference between the two: a user's are tried with others at night.
+    """
+    return [
+        Case(
+            name,
+            "capabilities" if user == "root" and name in by_uid else "filesystem",
+            user,
+            way=way,
+            others_at_night=user != "root",
+        )
+        for name, way in ways
+        for user in ("root", "eve")
+    ]
+
+
 def _attacks(stops: Level, *names: str, user: str = "root", below: str = "escaped") -> list[Case]:
     return [Case(name, stops, user, below=below) for name in names]
 
@@ -176,28 +194,19 @@ _BY_NUMBER = [
 
 # What the task itself opens: at level filesystem root's can do so by anybody's /proc/PID/root.
 _BY_TASKS = ("walk-program", "walk-folder", "walk-prologs", "walk-batch-doors")
-_WALKS = [
-    Case(
-        name,
-        "capabilities" if user == "root" and name in _BY_TASKS else "filesystem",
-        user,
-        way=way,
-        # What a user's task opens by a name, root's opens as well.
-        others_at_night=user != "root",
-    )
-    for name, way in (
-        ("walk-input", descriptors.walk_input),
-        ("walk-output", descriptors.walk_output),
-        ("walk-error", descriptors.walk_error),
-        ("walk-program", descriptors.walk_program),
-        ("walk-folder", descriptors.walk_folder),
-        ("walk-prologs", descriptors.walk_prologs),
-        ("walk-batch-input", descriptors.batch_input),
-        ("walk-batch-output", descriptors.batch_output),
-        ("walk-batch-doors", descriptors.batch_doors),
-    )
-    for user in ("root", "eve")
-]
+# What a user's task opens by a name, root's opens as well.
+_WALKS = _for_both_users(
+    _BY_TASKS,
+    ("walk-input", descriptors.walk_input),
+    ("walk-output", descriptors.walk_output),
+    ("walk-error", descriptors.walk_error),
+    ("walk-program", descriptors.walk_program),
+    ("walk-folder", descriptors.walk_folder),
+    ("walk-prologs", descriptors.walk_prologs),
+    ("walk-batch-input", descriptors.batch_input),
+    ("walk-batch-output", descriptors.batch_output),
+    ("walk-batch-doors", descriptors.batch_doors),
+)
 
 _LEFT: list[tuple[str, Level, Way]] = [
     ("objects-after-the-job", "filesystem", remains.objects_after_the_job),
@@ -221,31 +230,22 @@ _ENDING_BY_UID = (
     "traced-by-an-orphan",
     "signals-of-root",
 )
-_ENDINGS = [
-    Case(
-        name,
-        "capabilities" if user == "root" and name in _ENDING_BY_UID else "filesystem",
-        user,
-        way=way,
-        # A release ends processes by the step that they are in, or by their parents, whosever they are.
-        others_at_night=user != "root",
-    )
-    for name, way in (
-        ("called-slurmstepd", endings.called_slurmstepd),
-        ("called-with-fields", endings.called_with_fields),
-        ("dead-leader", endings.dead_leader),
-        ("traced-by-another-job", endings.traced_by_another_job),
-        ("traced-by-an-orphan", endings.traced_by_an_orphan),
-        ("waits-for-an-orphan", endings.waits_for_an_orphan),
-        ("waits-for-another-job", endings.waits_for_another_job),
-        ("waits-for-itself", endings.waits_for_itself),
-        ("waits-in-a-thread", endings.waits_in_a_thread),
-        ("exits-into-itself", endings.exits_into_itself),
-        ("executes-for-ever", endings.executes_for_ever),
-        ("signals-of-root", endings.signals_of_root),
-    )
-    for user in ("root", "eve")
-]
+# A release ends processes by the step that they are in, or by their parents, whosever they are.
+_ENDINGS = _for_both_users(
+    _ENDING_BY_UID,
+    ("called-slurmstepd", endings.called_slurmstepd),
+    ("called-with-fields", endings.called_with_fields),
+    ("dead-leader", endings.dead_leader),
+    ("traced-by-another-job", endings.traced_by_another_job),
+    ("traced-by-an-orphan", endings.traced_by_an_orphan),
+    ("waits-for-an-orphan", endings.waits_for_an_orphan),
+    ("waits-for-another-job", endings.waits_for_another_job),
+    ("waits-for-itself", endings.waits_for_itself),
+    ("waits-in-a-thread", endings.waits_in_a_thread),
+    ("exits-into-itself", endings.exits_into_itself),
+    ("executes-for-ever", endings.executes_for_ever),
+    ("signals-of-root", endings.signals_of_root),
+)
 # Root in the jail is nobody to Slurm. The others are ended in the same way whoever's they are.
 _ENDINGS += [
     Case("asked-for-numbers", "filesystem", "eve", way=endings.asked_for_numbers),

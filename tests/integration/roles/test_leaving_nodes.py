@@ -196,7 +196,7 @@ def test_without_slurmctld_for_good_it_ends_early(nodes: LocalCluster) -> None:
         podman("start", controller)
     assert left.status == 0
     assert "slurmctld does not answer" in left.err
-    nodes.wait_until("slurmctld answers", lambda: " is UP" in nodes.on("controller", "scontrol", "ping").out)
+    nodes.wait_until_slurmctld_answers()
 
 
 @pytest.mark.others_at_night
