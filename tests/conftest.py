@@ -97,7 +97,7 @@ _LONGEST = 25
 # Of what a test failed by before it ran again, so many characters are shown: a command's output with it.
 _CAUSE_LENGTH = 1500
 # The same, in the line that is written when it fails.
-_CAUSE_AT_ONCE = 300
+_CAUSE_AT_ONCE = 250
 # Seconds for a worker whose connection is gone to end.
 _DYING_S = 20
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.

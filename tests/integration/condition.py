@@ -31,6 +31,13 @@ done 2>/dev/null"""
 _STEPS = ("tail", "-n30", "/var/log/slurm/slurmd.log")
 
 
+def nodes_of(name: str) -> str:
+    """Each node of the cluster `name` with its state and the reason for it, in one line."""
+    look = ("sinfo", "--noheader", "--Node", "--format=%n %T %E")
+    lines = _shown("nodes", "podman", "exec", container_name(name, "controller"), *look).splitlines()[1:]
+    return ", ".join(sorted(set(lines)))
+
+
 def condition_of(name: str) -> str:
     """Nodes, queue, processes and logs of the cluster `name`: what one would look at by hand."""
     controller = container_name(name, "controller")

@@ -76,7 +76,7 @@ def pytest_runtest_makereport(
     """
     report = yield
     running = _cluster_of(item)
-    if report.failed and call.when == "call" and running and not running.spoiled:
+    if report.failed and call.when != "teardown" and running and not running.spoiled:
         report.sections.append(("the cluster when the test failed", condition_of(running.request.name)))
         running.mend(item.nodeid)
     return report

@@ -18,11 +18,13 @@ from cellblock.cluster.proof_user import MAY_SUBMIT
 from cellblock.cluster.up import UpResult
 from cellblock.cluster.up_request import UpRequest, volume_path
 from tests.integration.cluster.container_shell import ContainerShells, NotOver, run_by_podman
-from tests.integration.condition import condition_of
+from tests.integration.condition import condition_of, nodes_of
 
 # Seconds for one command in the cluster, or for a condition. Jobs here take one or two; on a loaded machine
 # Slurm's own timers add up: its look at limits (30), a message sent again (60).
 _TIMEOUT_S = 180
+# Seconds for a node to be usable after `scontrol update state=resume`, unless its slurmd is at fault.
+_RESUMED_S = 30
 # Seconds for apt-get, which fetches and unpacks a hundred packages.
 _INSTALL_S = 600
 # The comment of jobs that outlive a failed test: those of a fixture of the session.
@@ -105,7 +107,8 @@ class LocalCluster:
                 answer = self.shells.run(container, command, stdin, timeout_s)
         except NotOver as error:
             what = f"{hostname}: {shlex.join(command)} is not over after {timeout_s} s"
-            raise Unclear(f"{what}\n{error.output}\n{condition_of(self.request.name)}") from None
+            name = self.request.name
+            raise Unclear(f"{what}; {nodes_of(name)}\n{error.output}\n{condition_of(name)}") from None
         status, out, err = answer
         self.last[:] = [f"--- {hostname}: {shlex.join(command)}: status {status}\n{out}{err}"]
         return Done(status, out, err)
@@ -219,7 +222,8 @@ class LocalCluster:
             if time.monotonic() >= deadline:
                 seen = "".join(self.last) or "no command ran"
                 raise Unclear(
-                    f"not after {timeout_s} s: {what}; the last command of the test and its answer:\n"
+                    f"not after {timeout_s} s: {what}; {nodes_of(self.request.name)};"
+                    " the last command of the test and its answer:\n"
                     f"{seen}\n{condition_of(self.request.name)}"
                 )
             time.sleep(0.2)
@@ -237,12 +241,19 @@ class LocalCluster:
             self.cancel_jobs()
             self.wait_until_none_completes()
             workers = [node.name for node in self.status.nodes]
-            listed = ",".join(workers)
-            self.on("controller", "scontrol", "update", f"node={listed}", "state=resume")
-            look = ("sinfo", "--noheader", "--nodes", listed, "--states=idle,mixed", "--Format=Nodes")
-            usable = f"{len(workers)}"
-            self.wait_until(
-                "all workers are usable", lambda: self.on("controller", *look).out.strip() == usable
-            )
+            self.on("controller", "scontrol", "update", f"node={','.join(workers)}", "state=resume")
+            try:
+                self._wait_until_usable(workers, _RESUMED_S)
+            except Unclear:
+                for worker in workers:
+                    self.restart_slurmd(worker)
+                self._wait_until_usable(workers, _TIMEOUT_S)
         except AssertionError:
             self.spoiled.append(test)
+
+    def _wait_until_usable(self, workers: list[str], timeout_s: float) -> None:
+        look = ("sinfo", "--noheader", "--nodes", ",".join(workers), "--states=idle,mixed", "--Format=Nodes")
+        usable = f"{len(workers)}"
+        self.wait_until(
+            "all workers are usable", lambda: self.on("controller", *look).out.strip() == usable, timeout_s
+        )

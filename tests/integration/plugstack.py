@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from tests.integration.local_cluster import LocalCluster
+from tests.integration.local_cluster import LocalCluster, Unclear
 
 
 @contextmanager
@@ -16,9 +16,13 @@ def changed_plugstack(cluster: LocalCluster, change: Callable[[str], str]) -> It
     before = path.read_text()
     after = change(before)
     assert after != before
+    path.write_text(after)
     try:
-        path.write_text(after)
         _distribute(cluster, after)
+    except Unclear:
+        path.write_text(before)  # the workers have it still, or take it when the cluster is mended
+        raise
+    try:
         yield
     finally:
         path.write_text(before)
