@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts threads in slurmd and slurmctld. stuck_children.c, state_saves.c and unsent_records.c call it. */
+/* Starts threads in slurmd and slurmctld. host_names.c, stuck_children.c, state_saves.c and unsent_records.c call it. */
 #include "own_thread.h"
 
 #include <pthread.h>

@@ -97,6 +97,11 @@ bool jail_saves_another_acts(void)
 	return who_acts() == ANOTHER_HOST;
 }
 
+bool jail_saves_have_begun(void)
+{
+	return has_started;
+}
+
 /* It is another's turn: at once, and without slurmctld's own end, which would write, too. */
 static void end_if_replaced(void)
 {

@@ -15,4 +15,7 @@ int jail_saves_hasten(struct jail_error *err);
 /* Whether, of two controllers, another host's acts. */
 bool jail_saves_another_acts(void);
 
+/* Whether slurmctld has read all that it starts with. */
+bool jail_saves_have_begun(void);
+
 #endif

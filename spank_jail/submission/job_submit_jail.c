@@ -6,16 +6,21 @@
  * beyond what it has room or time for are refused.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
  * records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
- * nodes than there are (guards/node_names.c), and a lock that it gives up twice does not stop it (guards/double_unlock.c).
+ * nodes than there are (guards/node_names.c), waits for no host's address (guards/host_names.c), and a lock that it gives up twice
+ * does not stop it (guards/double_unlock.c).
  */
+#define _GNU_SOURCE
+#include <dlfcn.h>
 #include <slurm/slurm.h>
 #include <slurm/slurm_errno.h>
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
+#include <strings.h>
 
 #include "spank_jail/guards/double_unlock.h"
+#include "spank_jail/guards/host_names.h"
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
 #include "spank_jail/guards/node_names.h"
@@ -66,6 +71,21 @@ static void complain_of_records(int missing, const struct jail_error *err)
 		    "%s", missing < 0 ? jail_error_format(err, text, sizeof(text)) : "it keeps its records in an unknown way");
 }
 
+static bool is_controller(const char *host)
+{
+	const slurm_conf_t *configuration = dlsym(RTLD_DEFAULT, "slurm_conf");
+
+	for (uint32_t i = 0; configuration && i < configuration->control_cnt; i++)
+		if (configuration->control_addr[i] && !strcasecmp(configuration->control_addr[i], host))
+			return true;
+	return false;
+}
+
+static void complain_of_host(void)
+{
+	slurm_error("job_submit/jail: no address is known of the host of an srun or salloc, which is not told what becomes of its job");
+}
+
 /* slurmctld calls it when it has loaded this. */
 int init(void)
 {
@@ -84,6 +104,10 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: a user's list of billions of nodes stops this slurmctld: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads lists in an unknown way");
+	missing = slurmctld ? jail_host_names_guard(slurmctld, is_controller, complain_of_host, &error) : 1;
+	if (missing)
+		slurm_error("job_submit/jail: a user's srun on a host that there is none of stops this slurmctld: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks for addresses in an unknown way");
 	missing = jail_saves_hasten(&error);
 	if (missing)
 		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds the time in which slurmctld looks for the address of a host that a user names. job_submit_jail.c calls it.
+ *
+ * srun says on which host it is, salloc may, and both say what they like. slurmctld looks for the address of that host when it has
+ * something to tell them: with its locks held, and Debian's asks ten times with a second in between for a name that there is none
+ * of. A job of six such steps that was cancelled had it answer nobody for a minute. A name whose server of names does not
+ * answer takes longer yet.
+ *
+ * Threads look names up; who wants one waits for a moment. What was found stays known, so that a slow server of names
+ * costs the first message at most.
+ */
+#define _GNU_SOURCE
+#include "host_names.h"
+
+#include <arpa/inet.h>
+#include <dlfcn.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <resolv.h>
+#include <stdint.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "imported_functions.h"
+#include "own_thread.h"
+#include "state_saves.h"
+
+#define NS_PER_MS 1000000LL
+#define NS_PER_S 1000000000LL
+/* Names that are known, or looked for. */
+#define MOST_NAMES 256
+/* Of them, those that are looked for at the same time, each by a thread. */
+#define MOST_THREADS 16
+/* Of DNS, with its end. */
+#define LONGEST_NAME 256
+/* Nanoseconds that a name's address holds, and that there was none; and that somebody waits for one at most and at least. */
+#define KNOWN (60 * NS_PER_S)
+#define UNKNOWN (10 * NS_PER_S)
+#define MOST_WAIT (500 * NS_PER_MS)
+#define LEAST_WAIT (5 * NS_PER_MS)
+/* Nanoseconds of waiting that can be saved up; and of the time that goes by, the share of it. */
+#define MOST_SAVED NS_PER_S
+#define SHARE 10
+/* Seconds for an answer of a server of names, and how often it is asked: who waits has gone long before. */
+#define ANSWER_S 1
+#define TRIES 1
+
+enum state { UNUSED, LOOKED_FOR, NOT_FOUND, FOUND };
+
+struct name {
+	char text[LONGEST_NAME];
+	struct sockaddr_storage address;
+	int64_t until; /* by CLOCK_MONOTONIC: when it is to be looked for again */
+	enum state state;
+	bool was_found; /* `address` is one, maybe an old one */
+};
+
+static struct {
+	pthread_mutex_t mutex;
+	pthread_cond_t changed;
+	struct name names[MOST_NAMES];
+	unsigned threads;
+	int64_t saved, saved_at;
+} known = { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .saved = MOST_SAVED };
+
+static struct {
+	void (*set_address)(void *address, uint16_t port, char *host);
+	bool (*is_configured)(const char *host);
+	void (*complain)(void);
+} slurm;
+
+static int64_t read_clock(clockid_t clock)
+{
+	struct timespec now = { 0 };
+
+	(void)clock_gettime(clock, &now);
+	return now.tv_sec * NS_PER_S + now.tv_nsec;
+}
+
+static bool read_numbers(const char *host, struct sockaddr_storage *address)
+{
+	struct sockaddr_in *in = (void *)address;
+	struct sockaddr_in6 *in6 = (void *)address;
+
+	memset(address, 0, sizeof(*address));
+	if (inet_pton(AF_INET, host, &in->sin_addr) == 1)
+		address->ss_family = AF_INET;
+	else if (inet_pton(AF_INET6, host, &in6->sin6_addr) == 1)
+		address->ss_family = AF_INET6;
+	return address->ss_family != AF_UNSPEC;
+}
+
+/* IPv4 before IPv6, as Slurm has it unless it is told otherwise. LOOKED_FOR: no answer came. */
+static enum state ask(const char *host, struct sockaddr_storage *address)
+{
+	static const int families[] = { AF_INET, AF_INET6 };
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_ADDRCONFIG }, *answers = NULL;
+	bool found = false;
+
+	if (!res_init()) {
+		_res.retrans = ANSWER_S;
+		_res.retry = TRIES;
+	}
+	int status = getaddrinfo(host, NULL, &hints, &answers);
+	if (status)
+		return status == EAI_NONAME ? NOT_FOUND : LOOKED_FOR;
+	for (size_t i = 0; !found && i < sizeof(families) / sizeof(families[0]); i++)
+		for (const struct addrinfo *one = answers; !found && one; one = one->ai_next)
+			if (one->ai_family == families[i] && one->ai_addrlen <= sizeof(*address)) {
+				memset(address, 0, sizeof(*address));
+				memcpy(address, one->ai_addr, one->ai_addrlen);
+				found = true;
+			}
+	freeaddrinfo(answers);
+	return found ? FOUND : NOT_FOUND;
+}
+
+/* A thread's; `argument` is an entry, which is nobody else's while it is looked for. */
+static void *look_up(void *argument)
+{
+	struct name *name = argument;
+	struct sockaddr_storage address;
+	enum state answer = ask(name->text, &address);
+
+	pthread_mutex_lock(&known.mutex);
+	if (answer == FOUND)
+		name->address = address;
+	/* An old address is better than none while the server of names does not answer. */
+	name->was_found = answer == FOUND || (answer == LOOKED_FOR && name->was_found);
+	name->state = name->was_found ? FOUND : NOT_FOUND;
+	name->until = read_clock(CLOCK_MONOTONIC) + (answer == FOUND ? KNOWN : UNKNOWN);
+	known.threads--;
+	pthread_cond_broadcast(&known.changed);
+	pthread_mutex_unlock(&known.mutex);
+	return NULL;
+}
+
+/* The entry of `host`, or one to have for it: an unused one, else the oldest of names that were never found, else the oldest. */
+static struct name *choose(const char *host)
+{
+	struct name *chosen = NULL;
+
+	for (size_t i = 0; i < MOST_NAMES; i++) {
+		struct name *one = &known.names[i];
+
+		if (one->state != UNUSED && !strcasecmp(one->text, host))
+			return one;
+		if (one->state == LOOKED_FOR || (chosen && chosen->state == UNUSED))
+			continue;
+		if (!chosen || one->state == UNUSED || one->was_found < chosen->was_found ||
+		    (one->was_found == chosen->was_found && one->until < chosen->until))
+			chosen = one;
+	}
+	return chosen;
+}
+
+static void begin(struct name *name, const char *host)
+{
+	enum state before = name->state;
+
+	if (known.threads >= MOST_THREADS)
+		return;
+	if (before == UNUSED || strcasecmp(name->text, host))
+		name->was_found = false;
+	memcpy(name->text, host, strlen(host) + 1);
+	name->state = LOOKED_FOR;
+	known.threads++;
+	if (jail_own_thread_start(look_up, name)) {
+		known.threads--;
+		name->state = before == UNUSED ? UNUSED : NOT_FOUND;
+		name->until = 0;
+	}
+}
+
+/* Called with the mutex; waits for the end of a look, as long as all that wait may. */
+static void wait_for(const struct name *name, const char *host)
+{
+	int64_t now = read_clock(CLOCK_MONOTONIC);
+
+	known.saved += (now - known.saved_at) / SHARE;
+	known.saved = known.saved > MOST_SAVED ? MOST_SAVED : known.saved;
+	known.saved_at = now;
+	int64_t wait = known.saved > MOST_WAIT ? MOST_WAIT : known.saved < LEAST_WAIT ? LEAST_WAIT : known.saved;
+	int64_t end = read_clock(CLOCK_REALTIME) + wait;
+	struct timespec until = { .tv_sec = end / NS_PER_S, .tv_nsec = end % NS_PER_S };
+
+	while (name->state == LOOKED_FOR && !strcasecmp(name->text, host))
+		if (pthread_cond_timedwait(&known.changed, &known.mutex, &until))
+			break;
+	known.saved -= read_clock(CLOCK_MONOTONIC) - now;
+	known.saved = known.saved < 0 ? 0 : known.saved;
+}
+
+bool jail_host_names_find(const char *host, struct sockaddr_storage *address)
+{
+	bool found = false;
+
+	if (read_numbers(host, address))
+		return true;
+	if (!host[0] || strlen(host) >= LONGEST_NAME)
+		return false;
+	pthread_mutex_lock(&known.mutex);
+	struct name *name = choose(host);
+	if (name) {
+		bool is_it = name->state != UNUSED && !strcasecmp(name->text, host);
+
+		if (name->state != LOOKED_FOR && (!is_it || name->until < read_clock(CLOCK_MONOTONIC)))
+			begin(name, host);
+		if (name->state == LOOKED_FOR)
+			wait_for(name, host);
+		found = name->was_found && !strcasecmp(name->text, host);
+		if (found)
+			*address = name->address;
+	}
+	pthread_mutex_unlock(&known.mutex);
+	return found;
+}
+
+/* In place of Slurm's slurm_set_addr(). What slurmctld starts with is its administrator's. */
+static void set_address(void *address, uint16_t port, char *host)
+{
+	struct sockaddr_storage found;
+
+	if (!host || !jail_saves_have_begun() || slurm.is_configured(host)) {
+		slurm.set_address(address, port, host);
+		return;
+	}
+	if (!jail_host_names_find(host, &found)) {
+		slurm.complain();
+		memset(&found, 0, sizeof(found)); /* AF_UNSPEC, as Slurm has it then */
+	} else if (found.ss_family == AF_INET) {
+		((struct sockaddr_in *)&found)->sin_port = htons(port);
+	} else {
+		((struct sockaddr_in6 *)&found)->sin6_port = htons(port);
+	}
+	memcpy(address, &found, sizeof(found));
+}
+
+int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_configured)(const char *host), void (*complain)(void),
+			  struct jail_error *err)
+{
+	slurm.is_configured = is_configured;
+	slurm.complain = complain;
+	*(void **)&slurm.set_address = dlsym(RTLD_DEFAULT, "slurm_set_addr");
+	return slurm.set_address ? jail_imports_replace(slurmctld, "slurm_set_addr", (void *)set_address, err) : 1;
+}
