@@ -2,7 +2,7 @@
 /* Has slurmctld answer a submission when it has saved the job. state_saves.c calls it, and job_submit_jail.c says whose answer.
  *
  * slurmctld answers sbatch when it has the job in memory: one that is killed within the next tenth of a second forgets a job that
- * its user knows. With a long queue a save takes seconds, and has pauses as long as nine saves; then the answer does not wait.
+ * its user knows. With a long queue a save takes seconds, and has pauses as long as three saves; then the answer does not wait.
  *
  * The thread that job_submit/jail was asked in sends the answer, and nothing else before it.
  */
@@ -17,7 +17,7 @@
 #include "imported_functions.h"
 
 /* Nanoseconds that an answer waits at most, and that the next save may be off for it to wait. */
-#define MOST_WAIT 300000000L
+#define MOST_WAIT 1000000000L
 #define SOON 100000000L
 #define NS_PER_S 1000000000L
 

@@ -42,8 +42,9 @@
 /* Nanoseconds; the second when somebody waits for it. */
 #define LEAST_PAUSE 50000000L
 #define LEAST_PAUSE_AWAITED 10000000L
-/* Of a second of processor time: its pauses are as many times as long as its saves. */
+/* Its pauses are as many times as long as its saves take processor time; the second when somebody waits for one. */
 #define PAUSES 9
+#define PAUSES_AWAITED 3
 #define NS_PER_S 1000000000L
 /* Nanoseconds between two looks at when jobs have changed. */
 #define EVERY 100000000L
@@ -120,32 +121,35 @@ static int64_t next_save(void)
 	return jail_answers_wait() ? may_save_awaited : may_save;
 }
 
-/* Whether the thread that saves is to do it now, which then asks again when it has done it. */
-static bool is_time_to_save(void)
+/* The functions by which it saves ask for seconds, too. */
+static bool is_saving(void)
 {
-	int64_t used = read_clock(CLOCK_THREAD_CPUTIME_ID), time = read_clock(CLOCK_MONOTONIC);
+	return used_before && !may_save;
+}
 
-	if (used_before && !may_save) {
-		int64_t pause = (used - used_before) * PAUSES;
-		may_save = time + (pause > LEAST_PAUSE ? pause : LEAST_PAUSE);
-		may_save_awaited = time + (pause > LEAST_PAUSE_AWAITED ? pause : LEAST_PAUSE_AWAITED);
-	}
-	if (time < next_save())
+static void end_round(void)
+{
+	if (!is_saving())
+		return;
+	int64_t used = read_clock(CLOCK_THREAD_CPUTIME_ID) - used_before, time = read_clock(CLOCK_MONOTONIC);
+
+	may_save = time + (used * PAUSES > LEAST_PAUSE ? used * PAUSES : LEAST_PAUSE);
+	may_save_awaited = time + (used * PAUSES_AWAITED > LEAST_PAUSE_AWAITED ? used * PAUSES_AWAITED : LEAST_PAUSE_AWAITED);
+	jail_answers_note_round(false, may_save_awaited);
+}
+
+/* Whether the thread that saves is to do it now; it waits when it has. From 26.05 on it asks when there is something to do,
+ * and not before its first save. */
+static bool may_save_now(void)
+{
+	if (is_saving() || read_clock(CLOCK_MONOTONIC) < next_save())
 		return false;
 	end_if_replaced();
 	has_started = true;
-	used_before = used;
+	used_before = read_clock(CLOCK_THREAD_CPUTIME_ID);
 	may_save = may_save_awaited = 0;
+	jail_answers_note_round(true, 0);
 	return true;
-}
-
-static bool may_save_now(void)
-{
-	bool now = is_time_to_save();
-
-	/* Who asks has done what it was told before. From 26.05 on it asks when there is something to do, and not before its first save. */
-	jail_answers_note_round(now, may_save_awaited);
-	return now;
 }
 
 /* In place of difftime(3) in slurmctld: in seconds. */
@@ -165,6 +169,8 @@ static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const s
 {
 	struct timespec soon = *end;
 
+	if (saves())
+		end_round();
 	if (saves() && may_save) {
 		int64_t left = next_save() - read_clock(CLOCK_MONOTONIC), until = read_clock(CLOCK_REALTIME) + (left > 0 ? left : 0);
 		if (until / NS_PER_S < end->tv_sec)
@@ -178,6 +184,7 @@ static int wait_for_work(pthread_cond_t *condition, pthread_mutex_t *mutex)
 {
 	if (saves()) {
 		has_started = true;
+		end_round();
 		jail_answers_note_idle();
 	}
 	return pthread_cond_wait(condition, mutex);

@@ -47,9 +47,10 @@ def podman(*arguments: str) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        check=True,
+        check=False,
         env={**os.environ, **podman_environment()},
     )
+    assert done.returncode == 0, f"{shlex.join(done.args)}: status {done.returncode}: {done.stdout}"
     return done.stdout
 
 
