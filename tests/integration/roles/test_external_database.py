@@ -72,7 +72,7 @@ class Server:
     def answers(self) -> bool:
         try:
             self.sql("SELECT 1")
-        except subprocess.CalledProcessError:
+        except AssertionError:
             return False
         return True
 
