@@ -54,6 +54,15 @@ def podman(*arguments: str) -> str:
     return done.stdout
 
 
+def restart_container(name: str) -> None:
+    """Restart a container; once more where podman gives up one that has not ended in time, on a busy machine."""
+    command = ("restart", "--time", "5", name)
+    try:
+        podman(*command)
+    except AssertionError:
+        podman(*command)
+
+
 class Unclear(AssertionError):
     """A command or a condition was waited for in vain: the cluster is at fault, or the machine is busy."""
 

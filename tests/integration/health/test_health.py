@@ -16,7 +16,7 @@ from cellblock.cluster.facts import state
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jobs import ended, submit
-from tests.integration.local_cluster import LocalCluster, podman
+from tests.integration.local_cluster import LocalCluster, podman, restart_container
 from tests.ports import free_port
 
 pytestmark = pytest.mark.integration
@@ -214,10 +214,9 @@ def test_a_node_that_fails_before_it_registers_comes_up_drained(nodes: LocalClus
     """one that slurmctld knows, and one that it does not"""
     config = state.folder(nodes.request.name) / "config/worker/health.conf"
     before = config.read_text()
-    restart = ("restart", "--time", "5", container_name(nodes.request.name, NODE))
     try:
         config.write_text(f"{before}check memory least=101 strikes=2/2 passes=1 action=drain\n")
-        podman(*restart)
+        restart_container(container_name(nodes.request.name, NODE))
         nodes.wait_until("it is drained", lambda: drained(nodes, NODE))
         assert sinfo(nodes, NODE)[1].startswith("[cellblock:memory] ")
         podman("stop", "--time", "5", container_name(nodes.request.name, NODE))

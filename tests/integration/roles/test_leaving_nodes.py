@@ -13,7 +13,7 @@ import pytest
 from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jobs import submit
-from tests.integration.local_cluster import LocalCluster, podman
+from tests.integration.local_cluster import LocalCluster, podman, restart_container
 
 pytestmark = pytest.mark.integration
 
@@ -52,7 +52,7 @@ def as_before(nodes: LocalCluster) -> Iterator[None]:
 
 def come_back(nodes: LocalCluster) -> None:
     """As a pod of the same name does."""
-    podman("restart", "--time", "5", container_name(nodes.request.name, NODE))
+    restart_container(container_name(nodes.request.name, NODE))
     nodes.wait_until("it has registered", lambda: nodes.on(NODE, "test", "-e", REGISTERED).status == 0)
 
 
