@@ -96,8 +96,8 @@ _FIRST = (
 _LONGEST = 25
 # Of what a test failed by before it ran again, so many characters are shown: a command's output with it.
 _CAUSE_LENGTH = 1500
-# The same, in the line that is written when it fails.
-_CAUSE_AT_ONCE = 250
+# The same, in the line that is written when it fails: of its begin, and of its end, where a command's error is.
+_CAUSE_BEGIN, _CAUSE_END = 250, 150
 # Seconds for a worker whose connection is gone to end.
 _DYING_S = 20
 # The targets of libFuzzer, of whatever file: one after the other, for each would have the idle cores.
@@ -231,7 +231,10 @@ class _AtOnce:
         if report.failed or str(report.outcome) == "rerun":
             self.reporter.ensure_newline()
             where = f"{report.outcome.upper()} ({report.when}, {report.duration:.0f} s) {report.nodeid}"
-            self.lines.append(f"{where}: {' '.join(_cause(report).split())[:_CAUSE_AT_ONCE]}")
+            cause = " ".join(_cause(report).split())
+            if len(cause) > _CAUSE_BEGIN + _CAUSE_END:
+                cause = f"{cause[:_CAUSE_BEGIN]} ... {cause[-_CAUSE_END:]}"
+            self.lines.append(f"{where}: {cause}")
             self.reporter.write_line(self.lines[-1])
 
     def pytest_unconfigure(self) -> None:
