@@ -96,7 +96,7 @@ _FIRST = (
 _LONGEST = 25
 # Of what a test failed by before it ran again, so many characters are shown: a command's output with it.
 _CAUSE_LENGTH = 1500
-# The same, in the line that is written when it fails: of its begin, and of its end, where a command's error is.
+# The same, in the line written when it fails: of its begin, and of its end, where a command's error is.
 _CAUSE_BEGIN, _CAUSE_END = 250, 150
 # Seconds for a worker whose connection is gone to end.
 _DYING_S = 20

@@ -55,7 +55,7 @@ def podman(*arguments: str) -> str:
 
 
 def restart_container(name: str) -> None:
-    """Restart a container; once more where podman gives up one that did not end in time, on a busy machine."""
+    """Restart a container; once more where podman gives up one that ended too late on a busy machine."""
     command = ("restart", "--time", "5", name)
     try:
         podman(*command)
