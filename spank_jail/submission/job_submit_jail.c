@@ -2,12 +2,12 @@
 /* job_submit/jail: corrects submissions that slurmctld could not read back from its own records. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
- * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features and licenses
- * beyond what it has room or time for are refused.
+ * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
+ * dependencies beyond what it has room or time for are refused.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
  * records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
- * nodes than there are (guards/node_names.c), waits for no host's address (guards/host_names.c), and a lock that it gives up twice
- * does not stop it (guards/double_unlock.c).
+ * nodes than there are (guards/node_names.c) and no ranges that it has no room for (guards/bit_ranges.c), waits for no host's address
+ * (guards/host_names.c), and a lock that it gives up twice does not stop it (guards/double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,9 +16,11 @@
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "spank_jail/guards/bit_ranges.h"
 #include "spank_jail/guards/double_unlock.h"
 #include "spank_jail/guards/host_names.h"
 #include "spank_jail/guards/imported_functions.h"
@@ -40,6 +42,11 @@ EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **m
 #define MOST_FEATURES 60
 /* Letters; slurmctld has this bound for most texts of a job. */
 #define LONGEST 1024
+/* Of a job, and their letters; slurmctld has a bound of 131,072 letters alone. */
+#define MOST_DEPENDENCIES 2048
+#define LONGEST_DEPENDENCY 32768
+/* Of a number in it: 32 bits have room for one. */
+#define MOST_DIGITS 9
 /* Of 20.11. */
 #define FIRST_PROTOCOL 36
 
@@ -104,6 +111,10 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: a user's list of billions of nodes stops this slurmctld: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads lists in an unknown way");
+	missing = slurmctld ? jail_bit_ranges_guard(slurmctld, &error) : 1;
+	if (missing)
+		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by ranges of numbers: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads them in an unknown way");
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_controller, complain_of_host, &error) : 1;
 	if (missing)
 		slurm_error("job_submit/jail: a user's srun on a host that there is none of stops this slurmctld: %s",
@@ -141,10 +152,54 @@ static bool is_long(const char *text)
 	return text && strnlen(text, LONGEST + 1) > LONGEST;
 }
 
+/* Behind a bracket, "0-7,9]": how many, more than there may be when Slurm could read it otherwise. */
+static size_t count_tasks(const char **text)
+{
+	const char *rest = *text;
+	size_t count = 0;
+	long last = 0;
+	bool is_range = false;
+
+	for (; *rest && *rest != ']'; rest++) {
+		size_t digits = strspn(rest, "0123456789");
+		if (digits > MOST_DIGITS || (!digits && !strchr(",-:", *rest)))
+			return MOST_DEPENDENCIES + 1;
+		if (digits) {
+			long number = strtol(rest, NULL, 10);
+			count += is_range && number > last ? (size_t)(number - last) : 1;
+			last = number;
+			rest += digits - 1;
+		}
+		is_range = *rest == '-';
+	}
+	*text = *rest ? rest : rest - 1;
+	return count;
+}
+
+/* slurmctld writes each task of "afterok:1_[0-1000]" out as a job of its own, and compares each job with all before it, its locks
+ * held: 80,000 took half a minute, and they need not exist. */
+static bool has_many_dependencies(const char *jobs)
+{
+	size_t count = 0;
+
+	if (jobs && strnlen(jobs, LONGEST_DEPENDENCY + 1) > LONGEST_DEPENDENCY)
+		return true;
+	for (; jobs && *jobs && count <= MOST_DEPENDENCIES; jobs++)
+		if (*jobs == '[') {
+			jobs++;
+			count += count_tasks(&jobs);
+		} else {
+			count += strchr(":,?", *jobs) != NULL;
+		}
+	return count > MOST_DEPENDENCIES;
+}
+
 static int check_texts(const job_desc_msg_t *job)
 {
 	if (has_many_features(job->features) || has_many_features(job->prefer) || has_many_features(job->batch_features))
 		return ESLURM_INVALID_FEATURE;
+	if (has_many_dependencies(job->dependency))
+		return ESLURM_DEPENDENCY;
 	if (is_long(job->licenses) || is_long(job->batch_features) || is_long(job->cluster_features))
 		return ESLURM_PATHNAME_TOO_LONG;
 	return SLURM_SUCCESS;

@@ -314,6 +314,8 @@ _MESSAGES = [
         ("lists-of-billions-of-nodes", node_lists.of_billions),
         ("many-features", node_lists.of_many_features),
         ("many-licenses", node_lists.of_many_licenses),
+        ("many-dependencies", node_lists.of_many_dependencies),
+        ("ranges-with-a-step", node_lists.of_ranges_with_a_step),
         ("step-manager", node_lists.by_a_step_manager),
         ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),
         ("message-for-many-nodes", connections.pass_to_many),

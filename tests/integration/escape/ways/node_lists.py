@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that slurmctld has no room or time for; of nodes, a few letters stand for billions."""
+"""Lists that slurmctld has no room or time for; a few letters stand for billions of nodes, or of numbers."""
 
 from __future__ import annotations
 
@@ -89,3 +89,15 @@ def of_many_licenses(arena: Arena, user: str) -> Outcome:
     """Each is compared with all before it; 60,000 take ten seconds."""
     licenses = ",".join(f"l{number}" for number in range(3000))
     return _asked(arena, user, f"--licenses={licenses}", "too long")
+
+
+def of_many_dependencies(arena: Arena, user: str) -> Outcome:
+    """Each is compared with all before it; 80,000 take half a minute."""
+    tasks = ":".join(f"{job}_[0-1000]" for job in range(1, 4))
+    return _asked(arena, user, f"--dependency=afterany:{tasks}", "Job dependency problem")
+
+
+def of_ranges_with_a_step(arena: Arena, user: str) -> Outcome:
+    """It makes room for as many numbers, which it counts in 32 bits, before it looks what they are for."""
+    numbers = "-1073741824-1073741824:1"
+    return _asked(arena, user, f"--hold --dependency=afterany:1_[{numbers}]", "Job dependency problem")
