@@ -4,10 +4,11 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
  * dependencies beyond what it has room or time for are refused.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
- * records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
- * nodes than there are (guards/node_names.c) and no ranges that it has no room for (guards/bit_ranges.c), waits for no host's address
- * (guards/host_names.c), and a lock that it gives up twice does not stop it (guards/double_unlock.c).
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), and what it does for
+ * one request (guards/long_requests.c). It saves its records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd
+ * (guards/unsent_records.c), reads no list of far more nodes than there are (guards/node_names.c) and no ranges that it has no room for
+ * (guards/bit_ranges.c), waits for no host's address (guards/host_names.c), and a lock that it gives up twice does not stop it
+ * (guards/double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,6 +26,7 @@
 #include "spank_jail/guards/host_names.h"
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
+#include "spank_jail/guards/long_requests.h"
 #include "spank_jail/guards/node_names.h"
 #include "spank_jail/guards/saved_answers.h"
 #include "spank_jail/guards/state_saves.h"
@@ -104,6 +106,10 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	missing = jail_long_requests_guard(jail_imports_library("libslurm"), &error);
+	if (missing)
+		slurm_error("job_submit/jail: a user's request for a million jobs stops this slurmctld: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads requests in an unknown way");
 	if (slurmctld && jail_double_unlock_guard(slurmctld, &error))
 		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
 			    "unknown");

@@ -317,6 +317,7 @@ _MESSAGES = [
         ("many-dependencies", node_lists.of_many_dependencies),
         ("ranges-with-a-step", node_lists.of_ranges_with_a_step),
         ("step-manager", node_lists.by_a_step_manager),
+        ("one-job-many-times", launches.one_job_many_times),
         ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),
         ("message-for-many-nodes", connections.pass_to_many),
         ("message-for-fewer-nodes", connections.pass_to_fewer),

@@ -25,6 +25,8 @@ _MESSAGE_TIMEOUT_S = 10
 _GIVES_UP_S = 60
 # slurmctld writes its jobs down some seconds after a change.
 _WRITES_S = 10
+# A job of few words has some 500 bytes in an answer.
+_TIMES_ASKED = 200_000
 # For the last slurmstepd of a job to end, and for slurmctld to start.
 _ENDS_S = 150
 # More than a user may have on a node of a few processors.
@@ -199,3 +201,17 @@ def flag_of_slurmctlds_own(arena: Arena, user: str) -> Outcome:
     if not told:
         return broken(f"there was no answer: {shown}")
     return escaped("slurmctld took it") if int(told[1]) & 32 else held(told[0])
+
+
+def one_job_many_times(arena: Arena, user: str) -> Outcome:
+    """slurmctld answers for each job that a question names, its locks held: here 100 MB."""
+    job = arena.submit("true", "-o", "/dev/null", "--hold", user=user).ok().strip()
+    ask = f"{_PRELOAD} ASK_JOB={job} ASK_JOBS="
+    try:
+        once = arena.cluster.jail("sh", "-c", f"{ask}1 squeue --noheader --format=%i", user=user)
+        if once.out.split() != [job]:
+            return broken(f"it did not ask for the job: {once}")
+        often = arena.cluster.jail("sh", "-c", f"{ask}{_TIMES_ASKED} squeue --noheader | wc -l", user=user)
+    finally:
+        arena.cluster.on("controller", "scancel", job)
+    return escaped(f"it was answered {often.out} lines") if int(often.out) else held(last_line(often.err))

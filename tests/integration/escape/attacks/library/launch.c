@@ -2,6 +2,7 @@
 /* srun with this library in LD_PRELOAD changes what it tells slurmd to launch, before it is signed with the user's own
  * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
  * HEADER_FLAGS=N: the headers of all messages have these flags, too, and those of answers are told.
+ * squeue with it: ASK_JOBS=N: where it asks for all jobs, it asks N times for the job of the number ASK_JOB.
  * sbatch with it submits one job after the other: SUBMIT_UP_TO=N: of each, another byte is 0xff, those from 0 to N. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +17,10 @@
 #define REQUEST_SUBMIT_BATCH_JOB 4003
 /* The job's number is one of the first fields; later ones are of the credential. */
 #define FIRST_FIELDS 64
+/* In the place of a number in messages: there is none. */
+#define NO_NUMBER 0xfffffffeU
+/* A question for all jobs: a time, flags and how many are named. */
+#define LONGEST_QUESTION 32
 /* For slurmctld's answer, if it has one. */
 #define ANSWER_S 4
 
@@ -59,6 +64,39 @@ int slurm_submit_batch_job(void *job, void **answer)
 		waitpid(child, NULL, 0);
 	}
 	_exit(0);
+}
+
+/* Slurm's buffer, as it begins. */
+struct buffer {
+	uint32_t magic;
+	char *text;
+	uint32_t size, used;
+};
+
+typedef int (*pack_body)(void *message, struct buffer *buffer);
+typedef void (*pack_number)(uint32_t number, struct buffer *buffer);
+
+/* Slurm calls it for the body of each message. */
+int pack_msg(void *message, struct buffer *buffer);
+int pack_msg(void *message, struct buffer *buffer)
+{
+	pack_body own = (pack_body)dlsym(RTLD_NEXT, "pack_msg");
+	pack_number add = (pack_number)dlsym(RTLD_NEXT, "pack32");
+	const char *jobs = getenv("ASK_JOBS"), *job = getenv("ASK_JOB");
+	uint32_t before = buffer->used, count;
+	int result = own(message, buffer);
+	const uint32_t size = buffer->used - before;
+
+	if (!jobs || !job || size < sizeof(count) || size > LONGEST_QUESTION)
+		return result;
+	memcpy(&count, buffer->text + buffer->used - sizeof(count), sizeof(count));
+	if (__builtin_bswap32(count) != NO_NUMBER)
+		return result;
+	buffer->used -= sizeof(count);
+	add((uint32_t)atoi(jobs), buffer);
+	for (int i = 0; i < atoi(jobs); i++)
+		add((uint32_t)atoi(job), buffer);
+	return result;
 }
 
 typedef void (*pack)(void *header, void *buffer);
