@@ -28,6 +28,7 @@ enum {
 	REQUEST_JOB_STATE = 2057,
 	REQUEST_HET_JOB_ALLOCATION = 4025,
 	REQUEST_SUBMIT_BATCH_HET_JOB = 4028,
+	REQUEST_JOB_STEP_CREATE = 5001,
 	REQUEST_KILL_JOBS = 5041,
 };
 
@@ -57,6 +58,8 @@ static const struct bound {
 	{ REQUEST_ASSOC_MGR_INFO, 16384, 0 },
 	/* 12 bytes for each job, of which one can stand for all that there are. */
 	{ REQUEST_JOB_STATE, 16384, 0 },
+	/* srun's arguments among them; they are part of slurmctld's records, as the texts of jobs are. */
+	{ REQUEST_JOB_STEP_CREATE, 131072, 0 },
 	/* Texts, of which one can stand for a thousand tasks. */
 	{ REQUEST_KILL_JOBS, 32768, 0 },
 	/* MAX_HET_JOB_COMPONENTS of Slurm's commands. */

@@ -3,12 +3,12 @@
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
- * dependencies beyond what it has room or time for are refused.
+ * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
  * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), and what it does for
  * one request (guards/long_requests.c). It saves its records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd
- * (guards/unsent_records.c), reads no list of far more nodes than there are (guards/node_names.c) and no ranges that it has no room for
- * (guards/bit_ranges.c), waits for no host's address (guards/host_names.c), and a lock that it gives up twice does not stop it
- * (guards/double_unlock.c).
+ * (guards/unsent_records.c), reads no list of far more nodes than there are (guards/node_names.c), no ranges that it has no room for
+ * (guards/bit_ranges.c) and no long texts of resources (guards/tres_texts.c), waits for no host's address (guards/host_names.c), and a
+ * lock that it gives up twice does not stop it (guards/double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,6 +30,7 @@
 #include "spank_jail/guards/node_names.h"
 #include "spank_jail/guards/saved_answers.h"
 #include "spank_jail/guards/state_saves.h"
+#include "spank_jail/guards/tres_texts.h"
 #include "spank_jail/guards/unsent_records.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -49,6 +50,11 @@ EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **m
 #define LONGEST_DEPENDENCY 32768
 /* Of a number in it: 32 bits have room for one. */
 #define MOST_DIGITS 9
+/* Of the texts of a job that have no bound in slurmctld, or one of 131,072 letters each, together: with all else, records of
+ * MaxJobCount (10,000) jobs are less than 4 GB. */
+#define LONGEST_TOGETHER 131072
+/* The command with its options, which slurmctld keeps for people to see. */
+#define LONGEST_COMMAND 16384
 /* Of 20.11. */
 #define FIRST_PROTOCOL 36
 
@@ -121,6 +127,10 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by ranges of numbers: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads them in an unknown way");
+	missing = slurmctld ? jail_tres_texts_guard(slurmctld, &error) : 1;
+	if (missing)
+		slurm_error("job_submit/jail: a user's step with thousands of resources stops this slurmctld: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks at them in an unknown way");
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_controller, complain_of_host, &error) : 1;
 	if (missing)
 		slurm_error("job_submit/jail: a user's srun on a host that there is none of stops this slurmctld: %s",
@@ -200,12 +210,40 @@ static bool has_many_dependencies(const char *jobs)
 	return count > MOST_DEPENDENCIES;
 }
 
+/* Without an end: of a list there can be more. */
+static size_t measure(char *const *texts, uint32_t count)
+{
+	size_t length = 0;
+
+	for (uint32_t i = 0; texts && i < count && length <= LONGEST_TOGETHER; i++)
+		length += 1 + (texts[i] ? strlen(texts[i]) : 0);
+	return length;
+}
+
+/* slurmctld writes all jobs into one buffer of 4 GB, and leaves out what has no room there. It reads such records no more: it
+ * does not start. */
+static bool has_long_texts(const job_desc_msg_t *job)
+{
+	char *const texts[] = {
+		job->acctg_freq, job->clusters, job->container, job->cpu_bind, job->mem_bind, job->exc_nodes, job->req_nodes,
+		job->origin_cluster, job->req_context, job->resp_host, job->selinux_context, job->x11_magic_cookie, job->x11_target,
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)
+		job->container_id,
+#endif
+	};
+
+	return measure(texts, sizeof(texts) / sizeof(texts[0])) + measure(job->argv, job->argc) +
+		       measure(job->spank_job_env, job->spank_job_env_size) > LONGEST_TOGETHER;
+}
+
 static int check_texts(const job_desc_msg_t *job)
 {
 	if (has_many_features(job->features) || has_many_features(job->prefer) || has_many_features(job->batch_features))
 		return ESLURM_INVALID_FEATURE;
 	if (has_many_dependencies(job->dependency))
 		return ESLURM_DEPENDENCY;
+	if (has_long_texts(job))
+		return ESLURM_PATHNAME_TOO_LONG;
 	if (is_long(job->licenses) || is_long(job->batch_features) || is_long(job->cluster_features))
 		return ESLURM_PATHNAME_TOO_LONG;
 	return SLURM_SUCCESS;
@@ -234,6 +272,8 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 	 * its federation, without a look whether it is in one. */
 	job->fed_siblings_active = 0;
 	job->fed_siblings_viable = 0;
+	if (job->submit_line && strlen(job->submit_line) > LONGEST_COMMAND)
+		job->submit_line[LONGEST_COMMAND] = 0;
 	int refused = set_switches(job);
 	/* sbatch says that there is a job, and goes; srun and salloc wait for theirs. */
 	if (job->script && !refused)

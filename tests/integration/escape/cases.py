@@ -316,6 +316,8 @@ _MESSAGES = [
         ("many-licenses", node_lists.of_many_licenses),
         ("many-dependencies", node_lists.of_many_dependencies),
         ("ranges-with-a-step", node_lists.of_ranges_with_a_step),
+        ("resources-of-a-step", node_lists.of_resources_of_a_step),
+        ("long-arguments", node_lists.of_long_arguments),
         ("step-manager", node_lists.by_a_step_manager),
         ("one-job-many-times", launches.one_job_many_times),
         ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),

@@ -101,3 +101,23 @@ def of_ranges_with_a_step(arena: Arena, user: str) -> Outcome:
     """It makes room for as many numbers, which it counts in 32 bits, before it looks what they are for."""
     numbers = "-1073741824-1073741824:1"
     return _asked(arena, user, f"--hold --dependency=afterany:1_[{numbers}]", "Job dependency problem")
+
+
+def of_resources_of_a_step(arena: Arena, user: str) -> Outcome:
+    """For each of a step's it copies all that are left; 200,000 took eight seconds."""
+    step = f"srun --gres={','.join(['none:0'] * 400)} echo ran"
+    done = arena.cluster.jail("timeout", str(_ANSWERS_S), "salloc", "-n1", "sh", "-c", step, user=user)
+    if "ran" in done.out:
+        return escaped("it was served")
+    return held(done.err) if "TRES" in done.err else broken(f"another refusal: {done}")
+
+
+def of_long_arguments(arena: Arena, user: str) -> Outcome:
+    """It keeps them in its records, which have room for 4 GB, and starts with none that are larger."""
+    script = (
+        "script=$(mktemp); printf '#!/bin/sh\ntrue\n' >$script; long=$(printf %070000d 0);"
+        " sbatch --hold --output=/dev/null $script $long $long"
+    )
+    done = arena.cluster.jail("timeout", str(_ANSWERS_S), "sh", "-c", script, user=user)
+    arena.cluster.on("controller", "scancel", "-u", user)
+    return held(done.err) if "too long" in done.err else escaped(f"it was served: {done}")
