@@ -256,6 +256,9 @@ static int set_switches(job_desc_msg_t *job)
 	set_switch(&job->contiguous);
 	set_switch(&job->kill_on_node_fail);
 	set_switch(&job->requeue);
+	/* slurmctld divides by it when it looks for nodes: it ends, each time that it starts with such a job. */
+	if (!job->ntasks_per_socket)
+		job->ntasks_per_socket = NO_VAL16;
 #ifdef STEPMGR_ENABLED
 	/* sbatch --stepmgr: a slurmstepd of root's, outside of the jail, would read what a user asks for steps, which slurmctld does
 	 * otherwise, behind this plugin's guards. */

@@ -25,6 +25,8 @@ _MESSAGE_TIMEOUT_S = 10
 _GIVES_UP_S = 60
 # slurmctld writes its jobs down some seconds after a change.
 _WRITES_S = 10
+# In two bytes that are nothing else of a submission.
+_TASKS_PER_SOCKET = 0x1234
 # A job of few words has some 500 bytes in an answer.
 _TIMES_ASKED = 200_000
 # For the last slurmstepd of a job to end, and for slurmctld to start.
@@ -215,3 +217,18 @@ def one_job_many_times(arena: Arena, user: str) -> Outcome:
     finally:
         arena.cluster.on("controller", "scancel", job)
     return escaped(f"it was answered {often.out} lines") if int(often.out) else held(last_line(often.err))
+
+
+def no_tasks_per_socket(arena: Arena, user: str) -> Outcome:
+    """slurmctld divides by their number; changed later, such a job ends it whenever it starts."""
+    before = arena.cluster.numbers_of("controller", "slurmctld")
+    options = f"--hold -n2 --ntasks-per-socket={_TASKS_PER_SOCKET} --output=/dev/null --wrap=true"
+    submit = f"{_PRELOAD} CLEAR_NUMBER={_TASKS_PER_SOCKET} sbatch {options}"
+    done = arena.cluster.jail("sh", "-c", submit, user=user)
+    arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", "squeue").status == 0)
+    arena.cluster.on("controller", "scancel", "-u", user)
+    if "cleared" not in done.err:
+        return broken(f"nothing was changed: {done}")
+    if arena.cluster.numbers_of("controller", "slurmctld") != before:
+        return escaped(f"slurmctld ended: {last_line(done.err)}")
+    return held(last_line(done.out))

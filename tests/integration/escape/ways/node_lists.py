@@ -109,7 +109,8 @@ def of_resources_of_a_step(arena: Arena, user: str) -> Outcome:
     done = arena.cluster.jail("timeout", str(_ANSWERS_S), "salloc", "-n1", "sh", "-c", step, user=user)
     if "ran" in done.out:
         return escaped("it was served")
-    return held(done.err) if "TRES" in done.err else broken(f"another refusal: {done}")
+    # "Invalid generic resource (gres) specification", or "Invalid Trackable RESource (TRES) specification".
+    return held(done.err) if "res) spec" in done.err.lower() else broken(f"another refusal: {done}")
 
 
 def of_long_arguments(arena: Arena, user: str) -> Outcome:
