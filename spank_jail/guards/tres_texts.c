@@ -23,9 +23,9 @@
 #define TEXTS 6
 
 static bool (*own_valid)(const char *text, bool of_gres);
-/* 22.05 has no last argument, and does not look at it. */
-static int (*own_validate)(const char *, const char *, const char *, const char *, const char *, const char *, uint16_t, uint32_t, void **,
-			   uint32_t, uint32_t, uint32_t *, uint32_t *, void **);
+/* Releases differ in what follows the texts, and in how much: all is passed on. */
+static int (*own_validate)(const char *, const char *, const char *, const char *, const char *, const char *, uintptr_t, uintptr_t,
+			   void **, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
 static bool is_short(const char *text)
 {
@@ -39,8 +39,8 @@ static bool is_valid(const char *text, bool of_gres)
 }
 
 static int validate(const char *cpus, const char *step, const char *node, const char *socket, const char *task, const char *memory,
-		    uint16_t tasks_per_one, uint32_t nodes, void **list, uint32_t job, uint32_t number, uint32_t *tasks, uint32_t *count,
-		    void **message)
+		    uintptr_t seventh, uintptr_t eighth, void **list, uintptr_t tenth, uintptr_t eleventh, uintptr_t twelfth,
+		    uintptr_t thirteenth, uintptr_t fourteenth, uintptr_t fifteenth, uintptr_t sixteenth)
 {
 	const char *const texts[TEXTS] = { cpus, step, node, socket, task, memory };
 
@@ -49,7 +49,8 @@ static int validate(const char *cpus, const char *step, const char *node, const 
 			*list = NULL;
 			return ESLURM_INVALID_GRES;
 		}
-	return own_validate(cpus, step, node, socket, task, memory, tasks_per_one, nodes, list, job, number, tasks, count, message);
+	return own_validate(cpus, step, node, socket, task, memory, seventh, eighth, list, tenth, eleventh, twelfth, thirteenth,
+			    fourteenth, fifteenth, sixteenth);
 }
 
 int jail_tres_texts_guard(const struct link_map *slurmctld, struct jail_error *err)

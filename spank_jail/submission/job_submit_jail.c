@@ -45,9 +45,11 @@ EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **m
 #define MOST_FEATURES 60
 /* Letters; slurmctld has this bound for most texts of a job. */
 #define LONGEST 1024
-/* Of a job, and their letters; slurmctld has a bound of 131,072 letters alone. */
-#define MOST_DEPENDENCIES 2048
-#define LONGEST_DEPENDENCY 32768
+/* Of a job, and their letters; slurmctld has a bound of 131,072 letters alone. A change can be one of each task of an array, and a
+ * component one of many. */
+#define MOST_DEPENDENCIES 1024
+#define MOST_OF_MANY 128
+#define LONGEST_DEPENDENCY 16384
 /* Of a number in it: 32 bits have room for one. */
 #define MOST_DIGITS 9
 /* Of the texts of a job that have no bound in slurmctld, or one of 131,072 letters each, together: with all else, records of
@@ -194,20 +196,20 @@ static size_t count_tasks(const char **text)
 
 /* slurmctld writes each task of "afterok:1_[0-1000]" out as a job of its own, and compares each job with all before it, its locks
  * held: 80,000 took half a minute, and they need not exist. */
-static bool has_many_dependencies(const char *jobs)
+static bool has_many_dependencies(const char *jobs, size_t most)
 {
 	size_t count = 0;
 
 	if (jobs && strnlen(jobs, LONGEST_DEPENDENCY + 1) > LONGEST_DEPENDENCY)
 		return true;
-	for (; jobs && *jobs && count <= MOST_DEPENDENCIES; jobs++)
+	for (; jobs && *jobs && count <= most; jobs++)
 		if (*jobs == '[') {
 			jobs++;
 			count += count_tasks(&jobs);
 		} else {
 			count += strchr(":,?", *jobs) != NULL;
 		}
-	return count > MOST_DEPENDENCIES;
+	return count > most;
 }
 
 /* Without an end: of a list there can be more. */
@@ -240,8 +242,6 @@ static int check_texts(const job_desc_msg_t *job)
 {
 	if (has_many_features(job->features) || has_many_features(job->prefer) || has_many_features(job->batch_features))
 		return ESLURM_INVALID_FEATURE;
-	if (has_many_dependencies(job->dependency))
-		return ESLURM_DEPENDENCY;
 	if (has_long_texts(job))
 		return ESLURM_PATHNAME_TOO_LONG;
 	if (is_long(job->licenses) || is_long(job->batch_features) || is_long(job->cluster_features))
@@ -277,7 +277,10 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 	job->fed_siblings_viable = 0;
 	if (job->submit_line && strlen(job->submit_line) > LONGEST_COMMAND)
 		job->submit_line[LONGEST_COMMAND] = 0;
+	const bool is_component = job->het_job_offset && job->het_job_offset != NO_VAL;
 	int refused = set_switches(job);
+	if (!refused && has_many_dependencies(job->dependency, is_component ? MOST_OF_MANY : MOST_DEPENDENCIES))
+		refused = ESLURM_DEPENDENCY;
 	/* sbatch says that there is a job, and goes; srun and salloc wait for theirs. */
 	if (job->script && !refused)
 		jail_answers_await_save();
@@ -290,5 +293,5 @@ int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **message)
 	(void)job;
 	(void)user;
 	(void)message;
-	return set_switches(change);
+	return has_many_dependencies(change->dependency, MOST_OF_MANY) ? ESLURM_DEPENDENCY : set_switches(change);
 }
