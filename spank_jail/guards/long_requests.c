@@ -23,11 +23,15 @@
 /* By the numbers of Slurm's protocol, which stay what they are. */
 enum {
 	REQUEST_JOB_INFO = 2003,
+	REQUEST_TRIGGER_SET = 2017,
+	REQUEST_SHARE_INFO = 2022,
 	REQUEST_PRIORITY_FACTORS = 2026,
+	REQUEST_TRIGGER_PULL = 2030,
 	REQUEST_ASSOC_MGR_INFO = 2043,
 	REQUEST_JOB_STATE = 2057,
 	REQUEST_HET_JOB_ALLOCATION = 4025,
 	REQUEST_SUBMIT_BATCH_HET_JOB = 4028,
+	REQUEST_CTLD_MULT_MSG = 4500,
 	REQUEST_JOB_STEP_CREATE = 5001,
 	REQUEST_KILL_JOBS = 5041,
 };
@@ -54,8 +58,13 @@ static const struct bound {
 	{ REQUEST_JOB_INFO, 4096, 0 },
 	/* 4 bytes for each job and user, with 22.05; later ones name none. */
 	{ REQUEST_PRIORITY_FACTORS, 16384, 0 },
-	/* Names of users, accounts and QOSs. */
+	/* Names of users, accounts and QOSs, each of which is compared with each association. */
 	{ REQUEST_ASSOC_MGR_INFO, 16384, 0 },
+	{ REQUEST_SHARE_INFO, 16384, 0 },
+	/* Lists of what takes far more room than in the message; users have none of them. */
+	{ REQUEST_TRIGGER_SET, 16384, 0 },
+	{ REQUEST_TRIGGER_PULL, 16384, 0 },
+	{ REQUEST_CTLD_MULT_MSG, 16384, 0 },
 	/* 12 bytes for each job, of which one can stand for all that there are. */
 	{ REQUEST_JOB_STATE, 16384, 0 },
 	/* srun's arguments among them; they are part of slurmctld's records, as the texts of jobs are. */
