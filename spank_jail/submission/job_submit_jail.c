@@ -2,12 +2,13 @@
 /* job_submit/jail: corrects submissions that slurmctld could not read back from its own records. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
  *
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
- * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features and licenses
- * beyond what it has room or time for are refused.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), it saves its
- * records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd (guards/unsent_records.c), reads no list of far more
- * nodes than there are (guards/node_names.c), waits for no host's address (guards/host_names.c), and a lock that it gives up twice
- * does not stop it (guards/double_unlock.c).
+ * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
+ * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), and what it does for
+ * one request (guards/long_requests.c). It saves its records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd
+ * (guards/unsent_records.c), reads no list of far more nodes than there are (guards/node_names.c), no ranges that it has no room for
+ * (guards/bit_ranges.c) and no long texts of resources (guards/tres_texts.c), waits for no host's address (guards/host_names.c), and a
+ * lock that it gives up twice does not stop it (guards/double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,16 +17,20 @@
 #include <slurm/spank.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
+#include "spank_jail/guards/bit_ranges.h"
 #include "spank_jail/guards/double_unlock.h"
 #include "spank_jail/guards/host_names.h"
 #include "spank_jail/guards/imported_functions.h"
 #include "spank_jail/guards/large_messages.h"
+#include "spank_jail/guards/long_requests.h"
 #include "spank_jail/guards/node_names.h"
 #include "spank_jail/guards/saved_answers.h"
 #include "spank_jail/guards/state_saves.h"
+#include "spank_jail/guards/tres_texts.h"
 #include "spank_jail/guards/unsent_records.h"
 
 #define EXPORT __attribute__((visibility("default")))
@@ -40,6 +45,18 @@ EXPORT int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **m
 #define MOST_FEATURES 60
 /* Letters; slurmctld has this bound for most texts of a job. */
 #define LONGEST 1024
+/* Of a job, and their letters; slurmctld has a bound of 131,072 letters alone. A change can be one of each task of an array, and a
+ * component one of many. */
+#define MOST_DEPENDENCIES 1024
+#define MOST_OF_MANY 128
+#define LONGEST_DEPENDENCY 16384
+/* Of a number in it: 32 bits have room for one. */
+#define MOST_DIGITS 9
+/* Of the texts of a job that have no bound in slurmctld, or one of 131,072 letters each, together: with all else, records of
+ * MaxJobCount (10,000) jobs are less than 4 GB. */
+#define LONGEST_TOGETHER 131072
+/* The command with its options, which slurmctld keeps for people to see. */
+#define LONGEST_COMMAND 16384
 /* Of 20.11. */
 #define FIRST_PROTOCOL 36
 
@@ -97,6 +114,10 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	missing = jail_long_requests_guard(jail_imports_library("libslurm"), &error);
+	if (missing)
+		slurm_error("job_submit/jail: a user's request for a million jobs stops this slurmctld: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads requests in an unknown way");
 	if (slurmctld && jail_double_unlock_guard(slurmctld, &error))
 		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
 			    "unknown");
@@ -104,6 +125,14 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: a user's list of billions of nodes stops this slurmctld: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads lists in an unknown way");
+	missing = slurmctld ? jail_bit_ranges_guard(slurmctld, &error) : 1;
+	if (missing)
+		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by ranges of numbers: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads them in an unknown way");
+	missing = slurmctld ? jail_tres_texts_guard(slurmctld, &error) : 1;
+	if (missing)
+		slurm_error("job_submit/jail: a user's step with thousands of resources stops this slurmctld: %s",
+			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks at them in an unknown way");
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_controller, complain_of_host, &error) : 1;
 	if (missing)
 		slurm_error("job_submit/jail: a user's srun on a host that there is none of stops this slurmctld: %s",
@@ -141,10 +170,80 @@ static bool is_long(const char *text)
 	return text && strnlen(text, LONGEST + 1) > LONGEST;
 }
 
+/* Behind a bracket, "0-7,9]": how many, more than there may be when Slurm could read it otherwise. */
+static size_t count_tasks(const char **text)
+{
+	const char *rest = *text;
+	size_t count = 0;
+	long last = 0;
+	bool is_range = false;
+
+	for (; *rest && *rest != ']'; rest++) {
+		size_t digits = strspn(rest, "0123456789");
+		if (digits > MOST_DIGITS || (!digits && !strchr(",-:", *rest)))
+			return MOST_DEPENDENCIES + 1;
+		if (digits) {
+			long number = strtol(rest, NULL, 10);
+			count += is_range && number > last ? (size_t)(number - last) : 1;
+			last = number;
+			rest += digits - 1;
+		}
+		is_range = *rest == '-';
+	}
+	*text = *rest ? rest : rest - 1;
+	return count;
+}
+
+/* slurmctld writes each task of "afterok:1_[0-1000]" out as a job of its own, and compares each job with all before it, its locks
+ * held: 80,000 took half a minute, and they need not exist. */
+static bool has_many_dependencies(const char *jobs, size_t most)
+{
+	size_t count = 0;
+
+	if (jobs && strnlen(jobs, LONGEST_DEPENDENCY + 1) > LONGEST_DEPENDENCY)
+		return true;
+	for (; jobs && *jobs && count <= most; jobs++)
+		if (*jobs == '[') {
+			jobs++;
+			count += count_tasks(&jobs);
+		} else {
+			count += strchr(":,?", *jobs) != NULL;
+		}
+	return count > most;
+}
+
+/* Without an end: of a list there can be more. */
+static size_t measure(char *const *texts, uint32_t count)
+{
+	size_t length = 0;
+
+	for (uint32_t i = 0; texts && i < count && length <= LONGEST_TOGETHER; i++)
+		length += 1 + (texts[i] ? strlen(texts[i]) : 0);
+	return length;
+}
+
+/* slurmctld writes all jobs into one buffer of 4 GB, and leaves out what has no room there. It reads such records no more: it
+ * does not start. */
+static bool has_long_texts(const job_desc_msg_t *job)
+{
+	char *const texts[] = {
+		job->acctg_freq, job->clusters, job->container, job->cpu_bind, job->mem_bind, job->exc_nodes, job->req_nodes,
+		job->origin_cluster, job->req_context, job->resp_host, job->selinux_context, job->x11_magic_cookie, job->x11_target,
+#if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 11, 0)
+		job->container_id,
+#endif
+	};
+
+	return measure(texts, sizeof(texts) / sizeof(texts[0])) + measure(job->argv, job->argc) +
+		       measure(job->spank_job_env, job->spank_job_env_size) > LONGEST_TOGETHER;
+}
+
 static int check_texts(const job_desc_msg_t *job)
 {
 	if (has_many_features(job->features) || has_many_features(job->prefer) || has_many_features(job->batch_features))
 		return ESLURM_INVALID_FEATURE;
+	if (has_long_texts(job))
+		return ESLURM_PATHNAME_TOO_LONG;
 	if (is_long(job->licenses) || is_long(job->batch_features) || is_long(job->cluster_features))
 		return ESLURM_PATHNAME_TOO_LONG;
 	return SLURM_SUCCESS;
@@ -157,6 +256,9 @@ static int set_switches(job_desc_msg_t *job)
 	set_switch(&job->contiguous);
 	set_switch(&job->kill_on_node_fail);
 	set_switch(&job->requeue);
+	/* slurmctld divides by it when it looks for nodes: it ends, each time that it starts with such a job. */
+	if (!job->ntasks_per_socket)
+		job->ntasks_per_socket = NO_VAL16;
 #ifdef STEPMGR_ENABLED
 	/* sbatch --stepmgr: a slurmstepd of root's, outside of the jail, would read what a user asks for steps, which slurmctld does
 	 * otherwise, behind this plugin's guards. */
@@ -173,7 +275,12 @@ int job_submit(job_desc_msg_t *job, uint32_t user, char **message)
 	 * its federation, without a look whether it is in one. */
 	job->fed_siblings_active = 0;
 	job->fed_siblings_viable = 0;
+	if (job->submit_line && strlen(job->submit_line) > LONGEST_COMMAND)
+		job->submit_line[LONGEST_COMMAND] = 0;
+	const bool is_component = job->het_job_offset && job->het_job_offset != NO_VAL;
 	int refused = set_switches(job);
+	if (!refused && has_many_dependencies(job->dependency, is_component ? MOST_OF_MANY : MOST_DEPENDENCIES))
+		refused = ESLURM_DEPENDENCY;
 	/* sbatch says that there is a job, and goes; srun and salloc wait for theirs. */
 	if (job->script && !refused)
 		jail_answers_await_save();
@@ -186,5 +293,5 @@ int job_modify(job_desc_msg_t *change, void *job, uint32_t user, char **message)
 	(void)job;
 	(void)user;
 	(void)message;
-	return set_switches(change);
+	return has_many_dependencies(change->dependency, MOST_OF_MANY) ? ESLURM_DEPENDENCY : set_switches(change);
 }

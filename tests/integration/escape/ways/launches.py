@@ -25,6 +25,10 @@ _MESSAGE_TIMEOUT_S = 10
 _GIVES_UP_S = 60
 # slurmctld writes its jobs down some seconds after a change.
 _WRITES_S = 10
+# In two bytes that are nothing else of a submission.
+_TASKS_PER_SOCKET = 0x1234
+# A job of few words has some 500 bytes in an answer.
+_TIMES_ASKED = 200_000
 # For the last slurmstepd of a job to end, and for slurmctld to start.
 _ENDS_S = 150
 # More than a user may have on a node of a few processors.
@@ -199,3 +203,32 @@ def flag_of_slurmctlds_own(arena: Arena, user: str) -> Outcome:
     if not told:
         return broken(f"there was no answer: {shown}")
     return escaped("slurmctld took it") if int(told[1]) & 32 else held(told[0])
+
+
+def one_job_many_times(arena: Arena, user: str) -> Outcome:
+    """slurmctld answers for each job that a question names, its locks held: here 100 MB."""
+    job = arena.submit("true", "-o", "/dev/null", "--hold", user=user).ok().strip()
+    ask = f"{_PRELOAD} ASK_JOB={job} ASK_JOBS="
+    try:
+        once = arena.cluster.jail("sh", "-c", f"{ask}1 squeue --noheader --format=%i", user=user)
+        if once.out.split() != [job]:
+            return broken(f"it did not ask for the job: {once}")
+        often = arena.cluster.jail("sh", "-c", f"{ask}{_TIMES_ASKED} squeue --noheader | wc -l", user=user)
+    finally:
+        arena.cluster.on("controller", "scancel", job)
+    return escaped(f"it was answered {often.out} lines") if int(often.out) else held(last_line(often.err))
+
+
+def no_tasks_per_socket(arena: Arena, user: str) -> Outcome:
+    """slurmctld divides by their number; changed later, such a job ends it whenever it starts."""
+    before = arena.cluster.numbers_of("controller", "slurmctld")
+    options = f"--hold -n2 --ntasks-per-socket={_TASKS_PER_SOCKET} --output=/dev/null --wrap=true"
+    submit = f"{_PRELOAD} CLEAR_NUMBER={_TASKS_PER_SOCKET} sbatch {options}"
+    done = arena.cluster.jail("sh", "-c", submit, user=user)
+    arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", "squeue").status == 0)
+    arena.cluster.on("controller", "scancel", "-u", user)
+    if "cleared" not in done.err:
+        return broken(f"nothing was changed: {done}")
+    if arena.cluster.numbers_of("controller", "slurmctld") != before:
+        return escaped(f"slurmctld ended: {last_line(done.err)}")
+    return held(last_line(done.out))

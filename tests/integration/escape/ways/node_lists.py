@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that slurmctld has no room or time for; of nodes, a few letters stand for billions."""
+"""Lists that slurmctld has no room or time for; a few letters stand for billions of nodes, or of numbers."""
 
 from __future__ import annotations
 
@@ -89,3 +89,44 @@ def of_many_licenses(arena: Arena, user: str) -> Outcome:
     """Each is compared with all before it; 60,000 take ten seconds."""
     licenses = ",".join(f"l{number}" for number in range(3000))
     return _asked(arena, user, f"--licenses={licenses}", "too long")
+
+
+def of_many_dependencies(arena: Arena, user: str) -> Outcome:
+    """Each is compared with all before it; 80,000 take half a minute."""
+    tasks = ":".join(f"{job}_[0-1000]" for job in range(1, 3))
+    submitted = _asked(arena, user, f"--dependency=afterany:{tasks}", "Job dependency problem")
+    if submitted.kind != "held":
+        return submitted
+    # Of an array, a change is one of each task.
+    waiting = arena.submit("true", "-o", "/dev/null", "--hold", user=user).ok().strip()
+    change = ("scontrol", "update", f"JobId={waiting}", "Dependency=afterany:1_[0-500]")
+    done = arena.cluster.jail(*change, user=user)
+    arena.cluster.on("controller", "scancel", waiting)
+    return submitted if done.status else escaped(f"the change was served: {done}")
+
+
+def of_ranges_with_a_step(arena: Arena, user: str) -> Outcome:
+    """It makes room for as many numbers, which it counts in 32 bits, before it looks what they are for."""
+    numbers = "-1073741824-1073741824:1"
+    return _asked(arena, user, f"--hold --dependency=afterany:1_[{numbers}]", "Job dependency problem")
+
+
+def of_resources_of_a_step(arena: Arena, user: str) -> Outcome:
+    """For each of a step's it copies all that are left; 200,000 took eight seconds."""
+    step = f"srun --gres={','.join(['x:0'] * 400)} echo ran"
+    done = arena.cluster.jail("timeout", str(_ANSWERS_S), "salloc", "-n1", "sh", "-c", step, user=user)
+    if "ran" in done.out:
+        return escaped("it was served")
+    # "Invalid generic resource (gres) specification", or "Invalid Trackable RESource (TRES) specification".
+    return held(done.err) if "res) spec" in done.err.lower() else broken(f"another refusal: {done}")
+
+
+def of_long_arguments(arena: Arena, user: str) -> Outcome:
+    """It keeps them in its records, which have room for 4 GB, and starts with none that are larger."""
+    script = (
+        "script=$(mktemp); printf '#!/bin/sh\ntrue\n' >$script; long=$(printf %070000d 0);"
+        " sbatch --hold --output=/dev/null $script $long $long"
+    )
+    done = arena.cluster.jail("timeout", str(_ANSWERS_S), "sh", "-c", script, user=user)
+    arena.cluster.on("controller", "scancel", "-u", user)
+    return held(done.err) if "too long" in done.err else escaped(f"it was served: {done}")

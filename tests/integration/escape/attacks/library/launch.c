@@ -2,6 +2,8 @@
 /* srun with this library in LD_PRELOAD changes what it tells slurmd to launch, before it is signed with the user's own
  * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
  * HEADER_FLAGS=N: the headers of all messages have these flags, too, and those of answers are told.
+ * CLEAR_NUMBER=N: where a submission has this number, in two bytes, it has 0, which is told.
+ * squeue with it: ASK_JOBS=N: where it asks for all jobs, it asks N times for the job of the number ASK_JOB.
  * sbatch with it submits one job after the other: SUBMIT_UP_TO=N: of each, another byte is 0xff, those from 0 to N. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -16,6 +18,10 @@
 #define REQUEST_SUBMIT_BATCH_JOB 4003
 /* The job's number is one of the first fields; later ones are of the credential. */
 #define FIRST_FIELDS 64
+/* In the place of a number in messages: there is none. */
+#define NO_NUMBER 0xfffffffeU
+/* A question for all jobs: a time, flags and how many are named. */
+#define LONGEST_QUESTION 32
 /* For slurmctld's answer, if it has one. */
 #define ANSWER_S 4
 
@@ -61,6 +67,39 @@ int slurm_submit_batch_job(void *job, void **answer)
 	_exit(0);
 }
 
+/* Slurm's buffer, as it begins. */
+struct buffer {
+	uint32_t magic;
+	char *text;
+	uint32_t size, used;
+};
+
+typedef int (*pack_body)(void *message, struct buffer *buffer);
+typedef void (*pack_number)(uint32_t number, struct buffer *buffer);
+
+/* Slurm calls it for the body of each message. */
+int pack_msg(void *message, struct buffer *buffer);
+int pack_msg(void *message, struct buffer *buffer)
+{
+	pack_body own = (pack_body)dlsym(RTLD_NEXT, "pack_msg");
+	pack_number add = (pack_number)dlsym(RTLD_NEXT, "pack32");
+	const char *jobs = getenv("ASK_JOBS"), *job = getenv("ASK_JOB");
+	uint32_t before = buffer->used, count;
+	int result = own(message, buffer);
+	const uint32_t size = buffer->used - before;
+
+	if (!jobs || !job || size < sizeof(count) || size > LONGEST_QUESTION)
+		return result;
+	memcpy(&count, buffer->text + buffer->used - sizeof(count), sizeof(count));
+	if (__builtin_bswap32(count) != NO_NUMBER)
+		return result;
+	buffer->used -= sizeof(count);
+	add((uint32_t)atoi(jobs), buffer);
+	for (int i = 0; i < atoi(jobs); i++)
+		add((uint32_t)atoi(job), buffer);
+	return result;
+}
+
 typedef void (*pack)(void *header, void *buffer);
 typedef int (*unpack)(void *header, void *buffer);
 
@@ -86,6 +125,18 @@ int unpack_header(uint16_t *header, void *buffer)
 	return result;
 }
 
+static void clear_number(char *body, int length)
+{
+	const char *given = getenv("CLEAR_NUMBER");
+	uint16_t number = __builtin_bswap16((uint16_t)(given ? atoi(given) : 0));
+
+	for (int i = 0; given && i + 2 <= length; i++)
+		if (!memcmp(body + i, &number, sizeof(number))) {
+			memset(body + i, 0, sizeof(number));
+			fprintf(stderr, "cleared at %d\n", i);
+		}
+}
+
 /* Slurm calls it with the body of each message. */
 int hash_g_compute(char *body, int length, char *kind, int kind_length, void *result);
 int hash_g_compute(char *body, int length, char *kind, int kind_length, void *result)
@@ -104,8 +155,10 @@ int hash_g_compute(char *body, int length, char *kind, int kind_length, void *re
 		if (at && place >= 0 && place + 3 <= length)
 			memset(body + place, 0xff, 3);
 	}
-	if ((type == REQUEST_SUBMIT_BATCH_JOB || __builtin_bswap16(type) == REQUEST_SUBMIT_BATCH_JOB) &&
-	    submit_at >= 0 && submit_at < length)
-		body[submit_at] = (char)0xff;
+	if (type == REQUEST_SUBMIT_BATCH_JOB || __builtin_bswap16(type) == REQUEST_SUBMIT_BATCH_JOB) {
+		clear_number(body, length);
+		if (submit_at >= 0 && submit_at < length)
+			body[submit_at] = (char)0xff;
+	}
 	return own(body, length, kind, kind_length, result);
 }
