@@ -319,6 +319,7 @@ _MESSAGES = [
         ("message-for-many-nodes", connections.pass_to_many),
         ("message-for-fewer-nodes", connections.pass_to_fewer),
         ("large-messages", connections.send_large),
+        ("compressed-blocks", connections.send_compressed),
         ("large-messages-to-slurmctld", connections.send_large_to_slurmctld),
     )
 ]

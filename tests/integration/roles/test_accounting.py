@@ -293,11 +293,13 @@ def test_no_name_of_a_user_has_slurmctld_configured_again_and_again(accounted: L
     before = podman("logs", name).count("it is configured anew")
     accounted.jail("sh", "-c", "echo Zoe:x:4321:100::/home:/bin/sh >>/etc/passwd").ok()
     try:
-        # Who comes later has an association when that was looked for.
+        listed = ("sacctmgr", "-nP", "list", "user", "format=user")
+        accounted.wait_until(
+            "she has an association", lambda: "zoe" in accounted.on("controller", *listed).ok().split()
+        )
+        # Who comes later has one when slurmctld was asked for her.
         accounted.add_user("toni")
         assert podman("logs", name).count("it is configured anew") == before
-        listed = accounted.on("controller", "sacctmgr", "-nP", "list", "user", "format=user").ok()
-        assert "zoe" in listed.split()
     finally:
         accounted.jail("sed", "-i", "/^Zoe:/d", "/etc/passwd").ok()
 

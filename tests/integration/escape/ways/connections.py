@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 
-from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, find_process, read
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, find_process, held, read
 from tests.integration.escape.ways.judge import fresh, last_line
 
 # By release, the upper byte of the version of Slurm's protocol.
@@ -22,6 +22,7 @@ _PROTOCOLS = {
 # An idle slurmd has a dozen.
 _MOST_THREADS = 600
 _MOST_MEMORY_KB = 400_000
+_EXPANDED = 1_200_000_000
 
 
 def _slurmd(arena: Arena) -> tuple[str, int]:
@@ -78,6 +79,24 @@ def _send_large(arena: Arena, user: str, attack: str, hostname: str, daemon: str
     if more > _MOST_MEMORY_KB:
         return escaped(f"{daemon} has {more} kB more for messages of nobody's")
     return Outcome.read(read(out / "0"))
+
+
+def send_compressed(arena: Arena, user: str) -> Outcome:
+    """A block of a file, of five megabytes, that becomes 1.2 GB in slurmd."""
+    peak = ("awk", "/^VmHWM:/ { print $2 }", f"/proc/{find_process(arena.cluster, 'slurmd')}/status")
+    before, here = int(arena.on_worker(*peak).ok()), arena.inside(fresh(arena))
+    bring = "sbcast -f --compress=lz4"
+    # Slurm that was compiled without it says so, or knows no such option.
+    script = f"""
+        said=$({bring} /etc/passwd /run/bcast/few 2>&1) || {{ echo "$said" >&2; exit 1; }}
+        case $said in *"not supported"*) echo "$said" >&2; exit 1 ;; esac
+        truncate -s {_EXPANDED} {here}/file
+        EXPAND_TO={_EXPANDED} LD_PRELOAD=/escape/lib/launch.so {bring} {here}/file /run/bcast/blocks"""
+    done = arena.cluster.jail("salloc", "-Q", "-n1", "-w", WORKER, "sh", "-c", script, user=user)
+    more = int(arena.on_worker(*peak).ok()) - before
+    if more > _MOST_MEMORY_KB:
+        return escaped(f"slurmd had {more} kB more for a block of a file")
+    return held(last_line(done.err)) if done.status else broken(f"the block was taken: {done.err}")
 
 
 def _controller(arena: Arena) -> str:
