@@ -53,14 +53,46 @@ static int expand_in_turn(const char *block, char *to, int size, int most)
 	}
 }
 
+static int guard(const struct link_map *map, struct jail_error *err)
+{
+	void *lz4 = dlopen("liblz4.so.1", RTLD_LAZY | RTLD_NOLOAD), *found = lz4 ? dlsym(lz4, "LZ4_decompress_safe") : NULL;
+
+	if (!found)
+		return 1;
+	memcpy(&expand, &found, sizeof(found));
+	return jail_imports_replace(map, "LZ4_decompress_safe", (void *)expand_in_turn, err);
+}
+
+/* Slurm 26.05: a plugin knows LZ4, which slurmd loads after this one. */
+static int (*expand_message)(void *message);
+static bool is_guarded;
+
+static void guard_plugin(void)
+{
+	const struct link_map *plugin = jail_imports_library("compress_lz4");
+	struct jail_error err;
+
+	is_guarded = !plugin || !guard(plugin, &err);
+}
+
+/* In place of bcast_decompress_data in slurmd, which then says that it cannot. */
+static int expand_message_in_turn(void *message)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	(void)pthread_once(&once, guard_plugin);
+	return is_guarded ? expand_message(message) : -1;
+}
+
 int jail_expanded_blocks_guard(struct jail_error *err)
 {
 	const struct link_map *slurmd = jail_imports_program();
-	void *found = dlsym(RTLD_DEFAULT, "LZ4_decompress_safe");
+	void *found = dlsym(RTLD_DEFAULT, "bcast_decompress_data");
 
-	/* Slurm that was compiled without it refuses such blocks. */
-	if (!slurmd || !found)
+	if (!slurmd)
 		return 0;
-	memcpy(&expand, &found, sizeof(found));
-	return jail_imports_replace(slurmd, "LZ4_decompress_safe", (void *)expand_in_turn, err) < 0 ? -1 : 0;
+	memcpy(&expand_message, &found, sizeof(found));
+	int missing = found ? jail_imports_replace(slurmd, "bcast_decompress_data", (void *)expand_message_in_turn, err) : 1;
+	/* Earlier ones have it in slurmd. Slurm that was compiled without it refuses such blocks. */
+	return (missing > 0 ? guard(slurmd, err) : missing) < 0 ? -1 : 0;
 }
