@@ -6,8 +6,10 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,6 +35,8 @@ static pid_t daemon_pid;
 static char open_place[PATH_MAX];
 static uid_t owners[MOST_OPEN];
 static size_t n_open;
+/* This process is such a child, and opens a file for slurmd. */
+static bool opens_for_slurmd;
 
 /* A mount of its own, wherever it lies. */
 static int leave_open(const char *path)
@@ -84,10 +88,38 @@ static bool may_open_another(uid_t user)
 /* In place of setresuid(2) there, by which they become the user, before they open a file for slurmd. */
 static int become_user(uid_t real, uid_t effective, uid_t saved)
 {
-	if (getpid() == daemon_pid || may_open_another(effective))
+	if (getpid() == daemon_pid)
 		return setresuid(real, effective, saved);
-	errno = EMFILE;
-	return -1;
+	if (!may_open_another(effective)) {
+		errno = EMFILE;
+		return -1;
+	}
+	opens_for_slurmd = true;
+	return setresuid(real, effective, saved);
+}
+
+/* In place of open(2) there. slurmd writes to the file with a lock held, without which no job of the node ends: it must be none that
+ * makes it wait, as a FIFO of which nobody reads. */
+static int open_file(const char *path, int flags, ...)
+{
+	struct stat st;
+	mode_t mode = 0;
+	va_list values;
+
+	va_start(values, flags);
+	if (flags & O_CREAT)
+		mode = va_arg(values, mode_t);
+	va_end(values);
+	if (!opens_for_slurmd)
+		return open(path, flags, mode);
+	scoped_fd file = open(path, flags | O_NONBLOCK | O_NOCTTY, mode);
+	if (file < 0)
+		return -1;
+	if (fstat(file, &st) || !S_ISREG(st.st_mode) || fcntl(file, F_SETFL, flags & ~O_NONBLOCK)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return jail_keep(&file);
 }
 
 /* In place of setgid(2) in slurmd, which calls it in such children alone, before it changes the uid. When it fails, Slurm logs
@@ -144,6 +176,8 @@ int jail_served_guard(const char *bcast, struct jail_error *err)
 	if (snprintf(open_place, sizeof(open_place), "%s", bcast) >= (int)sizeof(open_place))
 		return jail_fail(err, NULL, 0, "bcast= is too long");
 	missing = slurmd ? jail_imports_replace(slurmd, "setresuid", (void *)become_user, err) : 1;
+	if (!missing)
+		missing = jail_imports_replace(slurmd, "open", (void *)open_file, err);
 	if (!missing)
 		missing = jail_imports_replace(slurmd, "setgid", (void *)become_group, err);
 	if (missing < 0)
