@@ -25,6 +25,9 @@
 #define LAST_USER 60000
 #define FIRST_OTHER_USER 65536
 
+/* Root in a job may have 65,536 groups, whose numbers stand in proc_pid_status(5). */
+#define MOST_STATUS (1024 * 1024)
+
 struct process {
 	const char *pid; /* its folder's name */
 	char state;
@@ -124,9 +127,20 @@ int check_stuck(void)
 	return CHECK_PASSED;
 }
 
+/* Whether it is in a PID namespace of jobs, whose init is root's. proc_pid_status(5): a number for each namespace. */
+static bool is_in_inner_namespace(int proc, const char *pid)
+{
+	scoped_free char *path = text_format("%s/status", pid);
+	scoped_free char *text = text_read(proc, path, MOST_STATUS, NULL, &(struct jail_error){ 0 });
+	const char *numbers = text ? strstr(text, "\nNSpid:\t") : NULL;
+
+	return numbers && strcspn(numbers + 8, "\t\n") < strcspn(numbers + 8, "\n");
+}
+
+/* Who traces an orphan in a job can keep it dead as long as they like. */
 static bool is_zombie(int proc, const struct process *process)
 {
-	return process->state == 'Z' && is_nodes(proc, process->parent);
+	return process->state == 'Z' && is_nodes(proc, process->parent) && !is_in_inner_namespace(proc, process->pid);
 }
 
 int check_zombies(void)

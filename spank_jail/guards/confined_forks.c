@@ -1,15 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Confines processes that slurmd forks for a user: they write in one place alone, and connect to that user's sockets alone.
- * guards.c calls it. */
+/* Confines processes that slurmd forks for a user: they write in one place alone, open few files for slurmd, and connect to that
+ * user's sockets alone. guards.c calls it. */
 #define _GNU_SOURCE
 #include "confined_forks.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <sched.h>
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -21,8 +26,17 @@
 
 #define SHUT (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 
+/* Files that slurmd has open for users. An sbcast that ends half-way leaves one for five minutes, and slurmd without descriptors answers
+ * nobody. Of one user; of all together half of what slurmd may have, but no more. */
+#define MOST_OF_ONE 128
+#define MOST_OPEN 4096
+
 static pid_t daemon_pid;
 static char open_place[PATH_MAX];
+static uid_t owners[MOST_OPEN];
+static size_t n_open;
+/* This process is such a child, and opens a file for slurmd. */
+static bool opens_for_slurmd;
 
 /* A mount of its own, wherever it lies. */
 static int leave_open(const char *path)
@@ -46,12 +60,77 @@ static int shut_out(void)
 	       sys_umount2("/proc", JAIL_MNT_DETACH) || leave_open(open_place) ? -1 : 0;
 }
 
+/* In the child, which has what slurmd has, where it still sees /proc. */
+static void note_open_files(void)
+{
+	struct stat place, st;
+	struct dirent *entry;
+	DIR *list = stat(open_place, &place) ? NULL : opendir("/proc/self/fd");
+
+	while (list && n_open < MOST_OPEN && (entry = readdir(list)))
+		if (entry->d_name[0] != '.' && !fstat(atoi(entry->d_name), &st) && S_ISREG(st.st_mode) && st.st_dev == place.st_dev)
+			owners[n_open++] = st.st_uid;
+	if (list)
+		closedir(list);
+}
+
+static bool may_open_another(uid_t user)
+{
+	struct rlimit files = { MOST_OPEN, MOST_OPEN };
+	size_t own = 0;
+
+	(void)getrlimit(RLIMIT_NOFILE, &files);
+	for (size_t i = 0; i < n_open; i++)
+		own += owners[i] == user;
+	return own < MOST_OF_ONE && n_open < MOST_OPEN && n_open < files.rlim_cur / 2;
+}
+
+/* In place of setresuid(2) there, by which they become the user, before they open a file for slurmd. */
+static int become_user(uid_t real, uid_t effective, uid_t saved)
+{
+	if (getpid() == daemon_pid)
+		return setresuid(real, effective, saved);
+	if (!may_open_another(effective)) {
+		errno = EMFILE;
+		return -1;
+	}
+	opens_for_slurmd = true;
+	return setresuid(real, effective, saved);
+}
+
+/* In place of open(2) there. slurmd writes to the file with a lock held, without which no job of the node ends: it must be none that
+ * makes it wait, as a FIFO of which nobody reads. */
+static int open_file(const char *path, int flags, ...)
+{
+	struct stat st;
+	mode_t mode = 0;
+	va_list values;
+
+	va_start(values, flags);
+	if (flags & O_CREAT)
+		mode = va_arg(values, mode_t);
+	va_end(values);
+	if (!opens_for_slurmd)
+		return open(path, flags, mode);
+	scoped_fd file = open(path, flags | O_NONBLOCK | O_NOCTTY, mode);
+	if (file < 0)
+		return -1;
+	if (fstat(file, &st) || !S_ISREG(st.st_mode) || fcntl(file, F_SETFL, flags & ~O_NONBLOCK)) {
+		errno = EINVAL;
+		return -1;
+	}
+	return jail_keep(&file);
+}
+
 /* In place of setgid(2) in slurmd, which calls it in such children alone, before it changes the uid. When it fails, Slurm logs
  * the error, and the child ends. */
 static int become_group(gid_t group)
 {
-	if (getpid() != daemon_pid && shut_out())
-		return -1;
+	if (getpid() != daemon_pid) {
+		note_open_files();
+		if (shut_out())
+			return -1;
+	}
 	return setgid(group);
 }
 
@@ -96,7 +175,11 @@ int jail_served_guard(const char *bcast, struct jail_error *err)
 	daemon_pid = getpid();
 	if (snprintf(open_place, sizeof(open_place), "%s", bcast) >= (int)sizeof(open_place))
 		return jail_fail(err, NULL, 0, "bcast= is too long");
-	missing = slurmd ? jail_imports_replace(slurmd, "setgid", (void *)become_group, err) : 1;
+	missing = slurmd ? jail_imports_replace(slurmd, "setresuid", (void *)become_user, err) : 1;
+	if (!missing)
+		missing = jail_imports_replace(slurmd, "open", (void *)open_file, err);
+	if (!missing)
+		missing = jail_imports_replace(slurmd, "setgid", (void *)become_group, err);
 	if (missing < 0)
 		return -1;
 	if (!missing)

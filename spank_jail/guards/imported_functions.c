@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replaces functions in a loaded object's table of imported functions. accounting.c, bit_ranges.c, silent_clients.c, connections.c, double_unlock.c,
- * host_names.c, launches.c, long_requests.c, mpi_files.c, mpi_peers.c, node_names.c, pmix.c, process_tree.c, state_saves.c, tres_texts.c, confined_forks.c, unsent_records.c and wakeups.c call it. */
+ * expanded_blocks.c, host_names.c, launches.c, long_requests.c, mpi_files.c, mpi_peers.c, node_names.c, pmix.c, process_tree.c, state_saves.c, tres_texts.c, confined_forks.c, unsent_records.c and wakeups.c call it. */
 #define _GNU_SOURCE
 #include "imported_functions.h"
 

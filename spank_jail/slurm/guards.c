@@ -6,6 +6,7 @@
 #include "spank_jail/guards/silent_clients.h"
 #include "spank_jail/guards/connections.h"
 #include "spank_jail/guards/core_dumps.h"
+#include "spank_jail/guards/expanded_blocks.h"
 #include "spank_jail/guards/stuck_children.h"
 #include "spank_jail/guards/launches.h"
 #include "spank_jail/guards/process_tree.h"
@@ -24,6 +25,8 @@ void jail_guard_slurmd(const char *bcast)
 	if (jail_launches_guard(&err))
 		jail_failure_report(&err);
 	if (jail_connections_guard(&err))
+		jail_failure_report(&err);
+	if (jail_expanded_blocks_guard(&err))
 		jail_failure_report(&err);
 }
 

@@ -313,6 +313,9 @@ def test_zombies_of_daemons(node: Node) -> None:
     )
     users = f"setpriv --reuid=4242 --clear-groups {daemon}"
     assert node.check("zombies", "most=5", before=users, namespaces=_ALONE)[0] == _PASSED
+    # A job's, which its user traces and keeps dead: its parent is the init of its namespace, root's.
+    jobs = daemon.replace("python3", "unshare --pid --fork python3")
+    assert node.check("zombies", "most=5", before=jobs, namespaces=_ALONE)[0] == _PASSED
     assert node.check("zombies", "proc=/none")[0] == _COULD_NOT_RUN
 
 

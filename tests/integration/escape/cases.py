@@ -325,6 +325,8 @@ _MESSAGES = [
         ("message-for-many-nodes", connections.pass_to_many),
         ("message-for-fewer-nodes", connections.pass_to_fewer),
         ("large-messages", connections.send_large),
+        ("compressed-blocks", connections.send_compressed),
+        ("files-left-open", connections.leave_open),
         ("large-messages-to-slurmctld", connections.send_large_to_slurmctld),
     )
 ]

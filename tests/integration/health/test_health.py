@@ -157,6 +157,15 @@ def test_a_node_drains_for_a_fault_and_comes_back_without_it(nodes: LocalCluster
     nodes.wait_until("it serves again", lambda: not drained(nodes, NODE))
 
 
+def test_what_users_have_slurmstepd_complain_of_drains_no_node(nodes: LocalCluster) -> None:
+    """its log is full for a moment, and then cut; a user's step writes 20 MB a second to it, by PMI2"""
+    fill = "yes 'error: invalid pmi2 command' | head -c 300M >>/var/log/slurm/slurmd.log; node-health"
+    assert "No space left" in nodes.on(NODE, "sh", "-c", f"{{ {fill}; }} 2>&1").out
+    assert not drained(nodes, NODE)
+    kept = "[ $(stat -c %s /var/log/slurm/slurmd.log) -lt 67108864 ]"
+    nodes.wait_until("the log is cut", lambda: nodes.on(NODE, "sh", "-c", kept).status == 0)
+
+
 def test_an_administrators_drain_is_never_touched(nodes: LocalCluster) -> None:
     """one of before the fault, and one in the place of ours"""
     mine = "my own reason, instance of nothing"

@@ -77,10 +77,14 @@ def test_sbcast_writes_nowhere_else(cluster: LocalCluster, user: str) -> None:
     assert not found
 
 
-def test_sbcast_onto_a_fifo_does_not_keep_slurmd_waiting(cluster: LocalCluster, user: str) -> None:
-    """A user's home is below /mnt/jail outside: slurmd waits for who opens the file there."""
+@pytest.mark.parametrize("there", ["true", "exec 3<>fifo"], ids=["nobody", "somebody who reads nothing"])
+def test_sbcast_onto_a_fifo_does_not_keep_slurmd_waiting(
+    cluster: LocalCluster, user: str, there: str
+) -> None:
+    """A user's home is below /mnt/jail outside: slurmd waits for who opens the file there, or reads."""
     fifo = f"/mnt/jail/root/home/{user}/fifo"
-    script = f"rm -f fifo; mkfifo fifo; echo text > note; sbcast -f note {fifo}; sbcast -f note ok"
+    script = f"rm -f fifo; mkfifo fifo; {there}; head -c 1000000 /dev/zero > zeros; echo text > note"
+    script += f"; timeout 60 sbcast -f zeros {fifo}; timeout 60 sbcast -f note ok"
     done = cluster.jail(
         "salloc", "-w", "worker-1", "sh", "-c", f"{script}; srun cat /run/bcast/ok", user=user
     )

@@ -274,6 +274,7 @@ def test_a_new_user_submits_though_slurmdbd_could_not_tell_slurmctld(accounted: 
     """It says so once: so it is, too, when slurmctld's registration was lost."""
     if accounted.status.release == "22.05":
         pytest.skip("slurmctld 22.05 asks slurmdbd for associations when it starts alone")
+    accounted.on("controller", "rm", "-f", "/var/lib/extrausers/.configured-anew").ok()
     name = container_name(accounted.request.name or "", "accounting")
     pid = podman("inspect", "--format={{.State.Pid}}", name).strip()
     rule = ["OUTPUT", "-p", "tcp", "--dport", "6817", "-j", "REJECT", "--reject-with", "tcp-reset"]
@@ -284,6 +285,23 @@ def test_a_new_user_submits_though_slurmdbd_could_not_tell_slurmctld(accounted: 
     finally:
         check_call([*inside, "-D", *rule])
     accounted.jail("srun", "-D/", "true", user="fritz").ok()
+
+
+def test_no_name_of_a_user_has_slurmctld_configured_again_and_again(accounted: LocalCluster) -> None:
+    """the accounting knows Zoe as zoe; after each new user above her it was looked for in vain"""
+    name = container_name(accounted.request.name or "", "controller")
+    before = podman("logs", name).count("it is configured anew")
+    accounted.jail("sh", "-c", "echo Zoe:x:4321:100::/home:/bin/sh >>/etc/passwd").ok()
+    try:
+        listed = ("sacctmgr", "-nP", "list", "user", "format=user")
+        accounted.wait_until(
+            "she has an association", lambda: "zoe" in accounted.on("controller", *listed).ok().split()
+        )
+        # Who comes later has one when slurmctld was asked for her.
+        accounted.add_user("toni")
+        assert podman("logs", name).count("it is configured anew") == before
+    finally:
+        accounted.jail("sed", "-i", "/^Zoe:/d", "/etc/passwd").ok()
 
 
 def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: LocalCluster) -> None:

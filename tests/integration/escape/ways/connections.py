@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
-from tests.integration.escape.arena import WORKER, Arena, Outcome, escaped, find_process, read
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, find_process, held, read
 from tests.integration.escape.ways.judge import fresh, last_line
 
 # By release, the upper byte of the version of Slurm's protocol.
@@ -22,6 +23,8 @@ _PROTOCOLS = {
 # An idle slurmd has a dozen.
 _MOST_THREADS = 600
 _MOST_MEMORY_KB = 400_000
+_EXPANDED = 1_200_000_000
+_LEFT_OPEN, _MOST_OPEN = 300, 200
 
 
 def _slurmd(arena: Arena) -> tuple[str, int]:
@@ -78,6 +81,51 @@ def _send_large(arena: Arena, user: str, attack: str, hostname: str, daemon: str
     if more > _MOST_MEMORY_KB:
         return escaped(f"{daemon} has {more} kB more for messages of nobody's")
     return Outcome.read(read(out / "0"))
+
+
+def _bring_compressed(arena: Arena, user: str, variables: str, then: str = "true") -> tuple[int, str]:
+    """What an sbcast of blocks of zeros says, and its status; `then` is run while its job lasts."""
+    here, bring = arena.inside(fresh(arena)), "sbcast -f --compress=lz4"
+    # Slurm that was compiled without it says so, or knows no such option.
+    script = f"""
+        said=$({bring} /etc/passwd /run/bcast/few 2>&1) || {{ echo "$said" >&2; exit 1; }}
+        case $said in *"not supported"*) echo "$said" >&2; exit 1 ;; esac
+        truncate -s {_EXPANDED} {here}/file
+        {variables} LD_PRELOAD=/escape/lib/launch.so {bring} {here}/file /run/bcast/blocks
+        status=$?; {then}; exit $status"""
+    done = arena.cluster.jail("salloc", "-Q", "-n1", "-w", WORKER, "sh", "-c", script, user=user)
+    return done.status, done.err
+
+
+def send_compressed(arena: Arena, user: str) -> Outcome:
+    """A block of a file, of five megabytes, that becomes 1.2 GB in slurmd."""
+    peak = ("awk", "/^VmHWM:/ { print $2 }", f"/proc/{find_process(arena.cluster, 'slurmd')}/status")
+    before = int(arena.on_worker(*peak).ok())
+    status, said = _bring_compressed(arena, user, f"EXPAND_TO={_EXPANDED}")
+    more = int(arena.on_worker(*peak).ok()) - before
+    if more > _MOST_MEMORY_KB:
+        return escaped(f"slurmd had {more} kB more for a block of a file")
+    return held(last_line(said)) if status else broken(f"the block was taken: {said}")
+
+
+def leave_open(arena: Arena, user: str) -> Outcome:
+    """Files of which the first block is brought and no other: slurmd has each open for five minutes."""
+    number, out = find_process(arena.cluster, "slurmd"), fresh(arena)
+    here = arena.inside(out)
+    wait = f"touch {here}/there; until [ -e {here}/over ]; do sleep 0.1; done"
+    with ThreadPoolExecutor(1) as thread:
+        bringing = thread.submit(
+            _bring_compressed, arena, user, f"EXPAND_TO=100000 LEAVE_OPEN={_LEFT_OPEN}", wait
+        )
+        try:
+            arena.cluster.wait_until("all is sent", lambda: (out / "there").exists() or bringing.done())
+            files = arena.on_worker("sh", "-c", "ls -l /proc/$0/fd | grep -c /run/bcast; true", number).ok()
+        finally:
+            (out / "over").touch()
+        _, said = bringing.result()
+    if int(files) > _MOST_OPEN:
+        return escaped(f"slurmd has {files.strip()} files of one user's open")
+    return held(f"{files.strip()} files are open: {last_line(said)}")
 
 
 def _controller(arena: Arena) -> str:
