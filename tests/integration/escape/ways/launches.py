@@ -213,7 +213,7 @@ def _launch_with(arena: Arena, user: str, old: str, new: str, options: str) -> s
 
 
 def for_many_nodes(arena: Arena, user: str) -> Outcome:
-    """A launch for the worker and six million others: slurmd makes a list of them, and then looks at the credential."""
+    """For the worker and millions of others: slurmd makes the list before it looks at the credential."""
     peak = ("awk", "/^VmHWM:/ { print $2 }", f"/proc/{find_process(arena.cluster, 'slurmd')}/status")
     before = int(arena.on_worker(*peak).ok())
     said = _launch_with(arena, user, WORKER, f"{WORKER},{_MANY_NODES}", "--mpi=none")
