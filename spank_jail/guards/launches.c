@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps launches that a user made up from draining the node and from leaving slurmstepds that wait. guards.c calls it. */
+/* Keeps launches that a user made up from draining the node, from leaving slurmstepds that wait, and from filling slurmd's memory.
+ * guards.c calls it. */
 #define _GNU_SOURCE
 #include "launches.h"
 
@@ -14,6 +15,7 @@
 
 #include "native/base/scoped.h"
 #include "imported_functions.h"
+#include "node_names.h"
 
 /* slurmd waits for an announcement second by second, for two minutes by default (MessageTimeout). One that comes takes less. */
 #define IN_VAIN_S 5
@@ -98,6 +100,9 @@ int jail_launches_guard(struct jail_error *err)
 		missing = replace(slurmd, "pthread_cond_timedwait", (void *)wait_for, NULL, err);
 	if (!missing)
 		missing = replace(slurmd, "mpi_conf_send_stepd", (void *)tell_mpi, &send_mpi, err);
+	/* A launch says which nodes it is for, and slurmd looks for its own name there before it looks at the credential. */
+	if (!missing)
+		missing = jail_node_names_guard_library(err);
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this slurmd launches steps in an unknown way: users can have it drain the "
 						  "node, by a message for a job that does not exist");
 }

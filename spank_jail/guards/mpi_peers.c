@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "imported_functions.h"
+#include "node_names.h"
 
 /* As rsh(1) takes them, and below slurmd's own; NFS mounts take those from 665 on. Two ranges: with mpi_pmi2 the user says where
  * slurmstepd connects, and what. */
@@ -199,6 +200,9 @@ int jail_mpi_guard_peers(uid_t user, struct jail_error *err)
 	const struct link_map *pmix = jail_imports_library("mpi_pmix"), *pmi2 = jail_imports_library("mpi_pmi2");
 
 	guarded.user = user;
+	/* Both have lists of nodes from the environment of the step. */
+	if ((pmix || pmi2) && jail_node_names_guard_library(err) < 0)
+		return -1;
 	return (pmix && guard_pmix(pmix, err)) || (pmi2 && guard_pmi2(pmi2, err)) ? -1 : 0;
 }
 

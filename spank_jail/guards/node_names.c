@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the names of a list of nodes, and bounds them in slurmctld. forwarding.c and job_submit_jail.c call it.
+/* Counts the names of a list of nodes, and bounds them in slurmctld, slurmd and slurmstepd. forwarding.c, job_submit_jail.c, launches.c
+ * and mpi_peers.c call it.
  *
  * slurmctld makes each name of a list that a user sends (sbatch --exclude, srun --nodelist, REQUEST_NODE_ALIAS_ADDRS), looks for it and
  * writes a line of its log when there is none, all with its locks held: "a[0-65535]b[0-65535]" takes it hours, in which it answers
@@ -32,6 +33,7 @@ static void *(*own_list)(const char *), *(*own_set)(const char *);
 /* Before 23.02 without the last argument, which is not looked at then. */
 static int (*own_bitmap)(char *, bool, void **, void **);
 static int (*own_intersects)(void *, const char *);
+static void *(*own_any_list)(const char *, int);
 
 static bool read_number(const char **text, unsigned long *number)
 {
@@ -136,4 +138,23 @@ int jail_node_names_guard(const struct link_map *program, struct jail_error *err
 			return missing;
 	}
 	return 0;
+}
+
+/* In place of hostlist_create_dims, by which the library makes all lists. */
+static void *make_any_list(const char *names, int dimensions)
+{
+	bool many = names && jail_node_names_count(names, MOST_NODES) > MOST_NODES;
+
+	return own_any_list(many ? NO_NODE : names, dimensions);
+}
+
+int jail_node_names_guard_library(struct jail_error *err)
+{
+	const struct link_map *library = jail_imports_library("libslurm");
+	void *found = dlsym(RTLD_DEFAULT, "hostlist_create_dims");
+
+	if (!library || !found)
+		return 1;
+	memcpy(&own_any_list, &found, sizeof(found));
+	return jail_imports_replace(library, "hostlist_create_dims", (void *)make_any_list, err);
 }

@@ -14,4 +14,8 @@ unsigned jail_node_names_count(const char *names, unsigned most);
  * Returns 0; 1 when `program` reads such lists in an unknown way; -1. */
 int jail_node_names_guard(const struct link_map *program, struct jail_error *err);
 
+/* In slurmd and slurmstepd: Slurm's library makes no list of more than 65,536 names, which is the most that a cluster has. Returns as
+ * above. */
+int jail_node_names_guard_library(struct jail_error *err);
+
 #endif

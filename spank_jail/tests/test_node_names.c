@@ -26,6 +26,6 @@ int main(void)
 
 	test_counts();
 	/* This program has none of Slurm's functions. */
-	CHECK(jail_node_names_guard(jail_imports_program(), &error) == 1);
+	CHECK(jail_node_names_guard(jail_imports_program(), &error) == 1 && jail_node_names_guard_library(&error) == 1);
 	return check_result("node_names");
 }

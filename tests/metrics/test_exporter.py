@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 import time
@@ -147,6 +148,20 @@ def test_an_account_is_any_text_and_hides_no_jobs() -> None:
     assert (first.user, first.account, first.nodes) == ("eve", "a|b\nc|x", {"cpu-1"})
     assert first == second
     assert f"Account:64{mark}" in jobs.command(mark)[-1]
+
+
+def test_accounts_of_a_users_making_do_not_fill_prometheus() -> None:
+    """Each would be three dozen series, as long as Prometheus keeps them: those with most jobs are told."""
+    mark = "|0f|"
+    fields = ("PENDING", "eve", "{}", "main", "1", "1", "1", "", "1", "None", "")
+    job = "".join(f"{field}{mark}" for field in fields) + "\n"
+    text = Text()
+    listed = "".join(job.format(f"account-{number}") for number in range(1500)) + 2 * job.format("physics")
+    jobs.write(text, jobs.read(listed, mark))
+    told = re.findall(r'^slurm_account_jobs\{account="(.*)"\} (.*)$', text.encode().decode(), re.MULTILINE)
+    assert len(told) == 1000
+    assert ("physics", "2") in told
+    assert "slurm_jobs 1502\n" in text.encode().decode()
 
 
 def test_slurms_own_answer_is_passed_on_in_bytes_and_without_what_prometheus_cannot_read() -> None:

@@ -310,6 +310,8 @@ _MESSAGES = [
     Case(name, "filesystem", "eve", way=way, by_level=False)
     for name, way in (
         ("launch-with-odd-numbers", launches.with_odd_numbers),
+        ("launch-for-many-nodes", launches.for_many_nodes),
+        ("pmi2-for-many-nodes", launches.with_many_nodes_for_pmi2),
         ("sbcast-for-no-step", launches.broadcast_for_no_step),
         ("lists-of-billions-of-nodes", node_lists.of_billions),
         ("many-features", node_lists.of_many_features),

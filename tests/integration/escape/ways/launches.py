@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
-from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, find_process, held
 from tests.integration.escape.configuration import publish
 from tests.integration.escape.ways.judge import fresh, last_line
 
@@ -36,6 +36,9 @@ _STEPS = 240
 _STEPS_AT_ONCE = 40
 _MOST_STEPS = 200
 _BEGUN_S = 300
+# Six million ranges of ten names each.
+_MANY_NODES = "a[0-999]b[0-5999]c[0-9]"
+_MOST_MEMORY_KB = 400_000
 
 
 def _state(arena: Arena) -> str:
@@ -232,3 +235,33 @@ def no_tasks_per_socket(arena: Arena, user: str) -> Outcome:
     if arena.cluster.numbers_of("controller", "slurmctld") != before:
         return escaped(f"slurmctld ended: {last_line(done.err)}")
     return held(last_line(done.out))
+
+
+def _launch_with(arena: Arena, user: str, old: str, new: str, options: str) -> str:
+    """A step in which one text is replaced by another, for some seconds; what is said."""
+    step = (
+        f"PACK_FOR='{old}' PACKED='{new}' {_PRELOAD} timeout -s KILL 8 srun --overlap -n1 {options} sleep 4"
+    )
+    return arena.cluster.jail("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", step, user=user).err
+
+
+def for_many_nodes(arena: Arena, user: str) -> Outcome:
+    """For the worker and millions of others: slurmd makes the list before it looks at the credential."""
+    peak = ("awk", "/^VmHWM:/ { print $2 }", f"/proc/{find_process(arena.cluster, 'slurmd')}/status")
+    before = int(arena.on_worker(*peak).ok())
+    said = _launch_with(arena, user, WORKER, f"{WORKER},{_MANY_NODES}", "--mpi=none")
+    more = int(arena.on_worker(*peak).ok()) - before
+    return escaped(f"slurmd had {more} kB more") if more > _MOST_MEMORY_KB else held(last_line(said))
+
+
+def with_many_nodes_for_pmi2(arena: Arena, user: str) -> Outcome:
+    """The same, for slurmstepd, in the environment of the step."""
+    name = "SLURM_PMI2_STEP_NODES="
+    peaks = "for n in $(pidof slurmstepd); do awk '/^VmHWM:/ { print $2 }' /proc/$n/status; done"
+    most = 0
+    with ThreadPoolExecutor(1) as thread:
+        step = thread.submit(_launch_with, arena, user, name, f"{name}{WORKER},{_MANY_NODES}", "--mpi=pmi2")
+        while not step.done():
+            most = max(most, *map(int, arena.on_worker("sh", "-c", peaks).out.split()), 0)
+            time.sleep(0.3)
+    return escaped(f"slurmstepd had {most} kB") if most > _MOST_MEMORY_KB else held(last_line(step.result()))

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* srun with this library in LD_PRELOAD changes what it tells slurmd to launch, before it is signed with the user's own
  * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
- * HEADER_FLAGS=N: the headers of all messages have these flags, too, and those of answers are told.
  * CLEAR_NUMBER=N: where a submission has this number, in two bytes, it has 0, which is told.
  * squeue with it: ASK_JOBS=N: where it asks for all jobs, it asks N times for the job of the number ASK_JOB.
+ * PACK_FOR=TEXT, PACKED=TEXT: each text that begins with the one is replaced by the other, in all that is sent.
+ * HEADER_FLAGS=N: the headers of all messages have these flags, too, and those of answers are told.
  * sbcast --compress=lz4 with it sends a block that becomes EXPAND_TO bytes. LEAVE_OPEN=N: it sends the first N times, and no more.
  * sbatch with it submits one job after the other: SUBMIT_UP_TO=N: of each, another byte is 0xff, those from 0 to N. */
 #define _GNU_SOURCE
@@ -138,6 +139,24 @@ static void clear_number(char *body, int length)
 			memset(body + i, 0, sizeof(number));
 			fprintf(stderr, "cleared at %d\n", i);
 		}
+}
+
+typedef void (*pack_memory)(void *text, uint32_t size, void *buffer);
+
+/* Slurm calls it for each text, whose size counts the zero at its end. */
+void packmem(void *text, uint32_t size, void *buffer);
+void packmem(void *text, uint32_t size, void *buffer)
+{
+	pack_memory own = (pack_memory)dlsym(RTLD_NEXT, "packmem");
+	const char *old = getenv("PACK_FOR"), *new = getenv("PACKED");
+
+	if (old && new && text && size > strlen(old) && !memcmp(text, old, strlen(old))) {
+		char *copy = strdup(new);
+		own(copy, (uint32_t)strlen(new) + 1, buffer);
+		free(copy);
+		return;
+	}
+	own(text, size, buffer);
 }
 
 /* Slurm calls it with the body of each message. */

@@ -15,6 +15,8 @@ _FIELDS = (
 )
 # Characters of an account that count: without a database it is any text of the user's.
 _MOST_ACCOUNT = 64
+# Accounts, or users, that are told of, those with most jobs: of each, Prometheus keeps three dozen series.
+_MOST_GROUPS = 1000
 
 # squeue shows one word of a job's state: a flag hides what it stands on. State -> what it counts as, under
 # the names of slurmctld's endpoints.
@@ -174,6 +176,8 @@ def write(text: Text, jobs: list[Job]) -> None:
 
 
 def _write_groups(text: Text, prefix: str, label: str, groups: Mapping[str, list[Job]]) -> None:
+    if len(groups) > _MOST_GROUPS:
+        groups = dict(sorted(groups.items(), key=lambda one: -len(one[1]))[:_MOST_GROUPS])
     counted = {key: count(jobs) for key, jobs in groups.items()}
     text.family(
         f"slurm_{prefix}_jobs",
