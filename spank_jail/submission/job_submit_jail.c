@@ -88,9 +88,14 @@ static void complain_of_records(int missing, const struct jail_error *err)
 		    "%s", missing < 0 ? jail_error_format(err, text, sizeof(text)) : "it keeps its records in an unknown way");
 }
 
+static const slurm_conf_t *find_configuration(void)
+{
+	return dlsym(RTLD_DEFAULT, "slurm_conf");
+}
+
 static bool is_controller(const char *host)
 {
-	const slurm_conf_t *configuration = dlsym(RTLD_DEFAULT, "slurm_conf");
+	const slurm_conf_t *configuration = find_configuration();
 
 	for (uint32_t i = 0; configuration && i < configuration->control_cnt; i++)
 		if (configuration->control_addr[i] && !strcasecmp(configuration->control_addr[i], host))
@@ -249,6 +254,14 @@ static int check_texts(const job_desc_msg_t *job)
 	return SLURM_SUCCESS;
 }
 
+/* GPUs, and whatever else is in GresTypes. */
+static bool has_gres(void)
+{
+	const slurm_conf_t *configuration = find_configuration();
+
+	return configuration && configuration->gres_plugins && *configuration->gres_plugins;
+}
+
 static int set_switches(job_desc_msg_t *job)
 {
 	if (job->overcommit > 1 && job->overcommit != NO_VAL8)
@@ -259,6 +272,10 @@ static int set_switches(job_desc_msg_t *job)
 	/* slurmctld divides by it when it looks for nodes: it ends, each time that it starts with such a job. */
 	if (!job->ntasks_per_socket)
 		job->ntasks_per_socket = NO_VAL16;
+	/* sbatch --spread-job --gpus=2: slurmctld (24.11) writes through a null pointer when it looks for nodes. A job can ask for GPUs
+	 * later, and whether it is to be spread is not to be seen here then. */
+	if (has_gres())
+		job->bitflags &= ~(uint64_t)SPREAD_JOB;
 #ifdef STEPMGR_ENABLED
 	/* sbatch --stepmgr: a slurmstepd of root's, outside of the jail, would read what a user asks for steps, which slurmctld does
 	 * otherwise, behind this plugin's guards. */

@@ -322,6 +322,7 @@ _MESSAGES = [
         ("long-arguments", node_lists.of_long_arguments),
         ("step-manager", node_lists.by_a_step_manager),
         ("no-tasks-per-socket", launches.no_tasks_per_socket),
+        ("spread-over-gpus", launches.spread_over_gpus),
         ("one-job-many-times", launches.one_job_many_times),
         ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),
         ("message-for-many-nodes", connections.pass_to_many),

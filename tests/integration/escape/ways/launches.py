@@ -265,3 +265,35 @@ def with_many_nodes_for_pmi2(arena: Arena, user: str) -> Outcome:
             most = max(most, *map(int, arena.on_worker("sh", "-c", peaks).out.split()), 0)
             time.sleep(0.3)
     return escaped(f"slurmstepd had {most} kB") if most > _MOST_MEMORY_KB else held(last_line(step.result()))
+
+
+@contextmanager
+def _gpus(arena: Arena) -> Iterator[None]:
+    """Have the worker's node be one of four GPUs, which need not be there, for a while."""
+    file = arena.cluster.root.parent.parent / "config" / "slurm" / "slurm.conf"
+    text = file.read_text()
+    update = ("scontrol", "update", f"NodeName={WORKER}")
+    try:
+        publish(arena, file, f"{text}GresTypes=gpu\nSlurmdParameters=config_overrides\n")
+        arena.cluster.on("controller", *update, "Gres=gpu:4")
+        yield
+    finally:
+        arena.cluster.on("controller", *update, "Gres=")
+        publish(arena, file, text)
+
+
+def spread_over_gpus(arena: Arena, user: str) -> Outcome:
+    """slurmctld (24.11) writes through a null pointer when it looks for nodes."""
+    with _gpus(arena):
+        before = arena.cluster.numbers_of("controller", "slurmctld")
+        spread = ("sbatch", "--spread-job", "--gpus=2", "-N1", "--output=/dev/null", "--wrap=true")
+        done = arena.cluster.jail(*spread, user=user)
+        arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", "squeue").status == 0)
+        after = arena.cluster.numbers_of("controller", "slurmctld")
+        arena.cluster.on("controller", "scancel", "-u", user)
+        arena.cluster.wait_until_none_completes()
+    if after != before:
+        return escaped(f"slurmctld ended: {last_line(done.err)}")
+    if done.status:
+        return Outcome("absent", f"this release has no such GPUs: {last_line(done.err)}")
+    return held(last_line(done.out))

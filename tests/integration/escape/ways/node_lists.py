@@ -115,6 +115,8 @@ def of_resources_of_a_step(arena: Arena, user: str) -> Outcome:
     """For each of a step's it copies all that are left; 200,000 took eight seconds."""
     step = f"srun --gres={','.join(['x:0'] * 400)} echo ran"
     done = arena.cluster.jail("timeout", str(_ANSWERS_S), "salloc", "-n1", "sh", "-c", step, user=user)
+    if "ran" in done.out and arena.cluster.status.release == "22.05":
+        return Outcome("absent", "it clears those of which none are asked for, before it looks at them")
     if "ran" in done.out:
         return escaped("it was served")
     # "Invalid generic resource (gres) specification", or "Invalid Trackable RESource (TRES) specification".
