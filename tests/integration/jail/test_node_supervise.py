@@ -81,11 +81,16 @@ def scripts(cluster: LocalCluster) -> dict[str, str]:
 
 @pytest.mark.every_slurm
 def test_a_job_that_no_slurmd_runs_begins_again(cluster: LocalCluster) -> None:
-    """as one whose launch a killed slurmd had answered: slurmctld sees its extern step, and waits"""
+    """as one whose launch a killed slurmd had answered: slurmctld sees its extern step, and waits
+
+    Another job there has a socket that is called as one of slurmstepd's would be.
+    """
     cluster.add_user("grace")
     options = ("-w", NODE, "-n1", "-o", "/dev/null")
     lost = submit(cluster, "grace", "sleep 600", *options)
-    kept = submit(cluster, "grace", "sleep 600", "--no-requeue", *options)
+    bound = f'bind(S, pack_sockaddr_un("\\0x /var/spool/slurmd/{NODE}_{lost}.4294967291")) or die;'
+    socket = f"perl -MSocket -e 'socket(S, AF_UNIX, SOCK_STREAM, 0); {bound} sleep 600'"
+    kept = submit(cluster, "grace", socket, "--no-requeue", *options)
     try:
         cluster.wait_until("both run", lambda: {lost, kept} <= set(scripts(cluster)))
         said = kill_with_slurmd(cluster, lost)
