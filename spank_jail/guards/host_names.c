@@ -25,7 +25,6 @@
 
 #include "imported_functions.h"
 #include "own_thread.h"
-#include "state_saves.h"
 
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL
@@ -67,7 +66,7 @@ static struct {
 
 static struct {
 	void (*set_address)(void *address, uint16_t port, char *host);
-	bool (*is_configured)(const char *host);
+	bool (*is_trusted)(const char *host);
 	void (*complain)(void);
 } slurm;
 
@@ -218,12 +217,12 @@ bool jail_host_names_find(const char *host, struct sockaddr_storage *address)
 	return found;
 }
 
-/* In place of Slurm's slurm_set_addr(). What slurmctld starts with is its administrator's. */
+/* In place of Slurm's slurm_set_addr(). */
 static void set_address(void *address, uint16_t port, char *host)
 {
 	struct sockaddr_storage found;
 
-	if (!host || !jail_saves_have_begun() || slurm.is_configured(host)) {
+	if (!host || slurm.is_trusted(host)) {
 		slurm.set_address(address, port, host);
 		return;
 	}
@@ -238,10 +237,10 @@ static void set_address(void *address, uint16_t port, char *host)
 	memcpy(address, &found, sizeof(found));
 }
 
-int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_configured)(const char *host), void (*complain)(void),
+int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_trusted)(const char *host), void (*complain)(void),
 			  struct jail_error *err)
 {
-	slurm.is_configured = is_configured;
+	slurm.is_trusted = is_trusted;
 	slurm.complain = complain;
 	*(void **)&slurm.set_address = dlsym(RTLD_DEFAULT, "slurm_set_addr");
 	return slurm.set_address ? jail_imports_replace(slurmctld, "slurm_set_addr", (void *)set_address, err) : 1;

@@ -9,9 +9,9 @@
 
 #include "native/base/error.h"
 
-/* Has `slurmctld` look up hosts by what is here, but those that `is_configured` says are its administrator's; `complain` is called when
+/* Has `slurmctld` look up hosts by what is here, but those that `is_trusted` says are its administrator's; `complain` is called when
  * there is no address of one. Returns 0; 1 when it looks them up in an unknown way; -1. */
-int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_configured)(const char *host), void (*complain)(void),
+int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_trusted)(const char *host), void (*complain)(void),
 			  struct jail_error *err);
 
 /* Looks for an address of `host`, a name or an address in letters, waits half a second at most, and in all calls together a tenth

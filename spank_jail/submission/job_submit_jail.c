@@ -93,14 +93,15 @@ static const slurm_conf_t *find_configuration(void)
 	return dlsym(RTLD_DEFAULT, "slurm_conf");
 }
 
-static bool is_controller(const char *host)
+/* What slurmctld starts with is its administrator's, and so are its own hosts. */
+static bool is_host_of_administrator(const char *host)
 {
-	const slurm_conf_t *configuration = find_configuration();
+	const slurm_conf_t *configuration = dlsym(RTLD_DEFAULT, "slurm_conf");
+	bool is_one = !jail_saves_have_begun();
 
-	for (uint32_t i = 0; configuration && i < configuration->control_cnt; i++)
-		if (configuration->control_addr[i] && !strcasecmp(configuration->control_addr[i], host))
-			return true;
-	return false;
+	for (uint32_t i = 0; !is_one && configuration && i < configuration->control_cnt; i++)
+		is_one = configuration->control_addr[i] && !strcasecmp(configuration->control_addr[i], host);
+	return is_one;
 }
 
 static void complain_of_host(void)
@@ -138,7 +139,7 @@ int init(void)
 	if (missing)
 		slurm_error("job_submit/jail: a user's step with thousands of resources stops this slurmctld: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks at them in an unknown way");
-	missing = slurmctld ? jail_host_names_guard(slurmctld, is_controller, complain_of_host, &error) : 1;
+	missing = slurmctld ? jail_host_names_guard(slurmctld, is_host_of_administrator, complain_of_host, &error) : 1;
 	if (missing)
 		slurm_error("job_submit/jail: a user's srun on a host that there is none of stops this slurmctld: %s",
 			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks for addresses in an unknown way");

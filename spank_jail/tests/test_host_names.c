@@ -9,16 +9,10 @@
 #include "native/testing/check.h"
 #include "spank_jail/guards/host_names.h"
 #include "spank_jail/guards/imported_functions.h"
-#include "spank_jail/guards/state_saves.h"
 
 #define NAMES 300
 /* Seconds for all of them: one that is saved up, and 5 ms for each. */
 #define MOST 4.0
-
-bool jail_saves_have_begun(void)
-{
-	return true;
-}
 
 static void test_numbers(void)
 {
