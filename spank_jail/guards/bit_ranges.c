@@ -52,11 +52,6 @@ static int read_ranges(void *bitmap, const char *text)
 
 int jail_bit_ranges_guard(const struct link_map *slurmctld, struct jail_error *err)
 {
-	void *found = dlsym(RTLD_DEFAULT, "bit_unfmt"), *count = dlsym(RTLD_DEFAULT, "bit_size");
-
-	if (!found || !count)
-		return 1;
-	memcpy(&own_read, &found, sizeof(found));
-	memcpy(&count_bits, &count, sizeof(count));
-	return jail_imports_replace(slurmctld, "bit_unfmt", (void *)read_ranges, err);
+	*(void **)&count_bits = dlsym(RTLD_DEFAULT, "bit_size");
+	return count_bits ? jail_imports_wrap(slurmctld, "bit_unfmt", (void *)read_ranges, &own_read, err) : 1;
 }

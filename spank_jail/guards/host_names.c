@@ -13,7 +13,6 @@
 #include "host_names.h"
 
 #include <arpa/inet.h>
-#include <dlfcn.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <pthread.h>
@@ -242,6 +241,5 @@ int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_trusted)(c
 {
 	slurm.is_trusted = is_trusted;
 	slurm.complain = complain;
-	*(void **)&slurm.set_address = dlsym(RTLD_DEFAULT, "slurm_set_addr");
-	return slurm.set_address ? jail_imports_replace(slurmctld, "slurm_set_addr", (void *)set_address, err) : 1;
+	return jail_imports_wrap(slurmctld, "slurm_set_addr", (void *)set_address, &slurm.set_address, err);
 }

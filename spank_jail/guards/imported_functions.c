@@ -92,3 +92,14 @@ int jail_imports_replace(const struct link_map *map, const char *name, void *fun
 	return write_slot(slot, function) ? jail_fail(err, "mprotect", errno, "cannot guard %s of %s", name,
 						      map->l_name[0] ? map->l_name : "this program") : 0;
 }
+
+int jail_imports_wrap(const struct link_map *map, const char *name, void *function, void *own, struct jail_error *err)
+{
+	void *found = dlsym(RTLD_DEFAULT, name);
+
+	if (!found)
+		return 1;
+	if (own)
+		memcpy(own, &found, sizeof(found));
+	return jail_imports_replace(map, name, function, err);
+}

@@ -16,4 +16,8 @@ const struct link_map *jail_imports_library(const char *name);
 /* Lets `map` call `function` where it calls `name`. Returns 0; 1 when it does not call it; -1. */
 int jail_imports_replace(const struct link_map *map, const char *name, void *function, struct jail_error *err);
 
+/* The same for a function of Slurm's, of which `*own`, a pointer to a function, becomes the one that is loaded; `own` may be NULL.
+ * Returns 1, too, when none of that name is loaded. */
+int jail_imports_wrap(const struct link_map *map, const char *name, void *function, void *own, struct jail_error *err);
+
 #endif

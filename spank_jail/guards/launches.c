@@ -4,7 +4,6 @@
 #define _GNU_SOURCE
 #include "launches.h"
 
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -80,26 +79,15 @@ static int tell_mpi(int stepd, void *plugin)
 	return result;
 }
 
-static int replace(const struct link_map *slurmd, const char *name, void *function, void *own, struct jail_error *err)
-{
-	void *found = dlsym(RTLD_DEFAULT, name);
-
-	if (!found)
-		return 1;
-	if (own)
-		memcpy(own, &found, sizeof(found));
-	return jail_imports_replace(slurmd, name, function, err);
-}
-
 int jail_launches_guard(struct jail_error *err)
 {
 	const struct link_map *slurmd = jail_imports_program();
-	int missing = slurmd ? replace(slurmd, "slurm_send_recv_controller_msg", (void *)tell_controller, &send_to_controller, err) : 1;
+	int missing = slurmd ? jail_imports_wrap(slurmd, "slurm_send_recv_controller_msg", (void *)tell_controller, &send_to_controller, err) : 1;
 
 	if (!missing)
-		missing = replace(slurmd, "pthread_cond_timedwait", (void *)wait_for, NULL, err);
+		missing = jail_imports_wrap(slurmd, "pthread_cond_timedwait", (void *)wait_for, NULL, err);
 	if (!missing)
-		missing = replace(slurmd, "mpi_conf_send_stepd", (void *)tell_mpi, &send_mpi, err);
+		missing = jail_imports_wrap(slurmd, "mpi_conf_send_stepd", (void *)tell_mpi, &send_mpi, err);
 	/* A launch says which nodes it is for, and slurmd looks for its own name there before it looks at the credential. */
 	if (!missing)
 		missing = jail_node_names_guard_library(err);

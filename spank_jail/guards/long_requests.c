@@ -146,24 +146,9 @@ static bool knows_buffers(void)
 
 int jail_long_requests_guard(const struct link_map *library, struct jail_error *err)
 {
-	const struct {
-		const char *name;
-		void *function, *own;
-	} functions[] = {
-		{ "unpack_header", (void *)read_header, &own_header },
-		{ "unpack_msg", (void *)read_body, &own_body },
-	};
-
 	if (!library || !knows_buffers())
 		return 1;
-	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *found = dlsym(RTLD_DEFAULT, functions[i].name);
-		if (!found)
-			return 1;
-		memcpy(functions[i].own, &found, sizeof(found));
-		int missing = jail_imports_replace(library, functions[i].name, functions[i].function, err);
-		if (missing)
-			return missing;
-	}
-	return 0;
+	int missing = jail_imports_wrap(library, "unpack_header", (void *)read_header, &own_header, err);
+
+	return missing ? missing : jail_imports_wrap(library, "unpack_msg", (void *)read_body, &own_body, err);
 }

@@ -131,9 +131,7 @@ int jail_node_names_guard(const struct link_map *program, struct jail_error *err
 
 	node_count = dlsym(RTLD_DEFAULT, "node_record_count");
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *found = dlsym(RTLD_DEFAULT, functions[i].name);
-		memcpy(functions[i].own, &found, sizeof(found));
-		int missing = found ? jail_imports_replace(program, functions[i].name, functions[i].function, err) : 1;
+		int missing = jail_imports_wrap(program, functions[i].name, functions[i].function, functions[i].own, err);
 		if (missing < 0 || (missing && functions[i].needed))
 			return missing;
 	}
@@ -151,10 +149,6 @@ static void *make_any_list(const char *names, int dimensions)
 int jail_node_names_guard_library(struct jail_error *err)
 {
 	const struct link_map *library = jail_imports_library("libslurm");
-	void *found = dlsym(RTLD_DEFAULT, "hostlist_create_dims");
 
-	if (!library || !found)
-		return 1;
-	memcpy(&own_any_list, &found, sizeof(found));
-	return jail_imports_replace(library, "hostlist_create_dims", (void *)make_any_list, err);
+	return library ? jail_imports_wrap(library, "hostlist_create_dims", (void *)make_any_list, &own_any_list, err) : 1;
 }

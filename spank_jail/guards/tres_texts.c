@@ -8,7 +8,6 @@
 #define _GNU_SOURCE
 #include "tres_texts.h"
 
-#include <dlfcn.h>
 #include <slurm/slurm_errno.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,9 +65,7 @@ int jail_tres_texts_guard(const struct link_map *slurmctld, struct jail_error *e
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-		void *found = dlsym(RTLD_DEFAULT, functions[i].name);
-		memcpy(functions[i].own, &found, sizeof(found));
-		int missing = found ? jail_imports_replace(slurmctld, functions[i].name, functions[i].function, err) : 1;
+		int missing = jail_imports_wrap(slurmctld, functions[i].name, functions[i].function, functions[i].own, err);
 		if (missing < 0 || (missing && functions[i].needed))
 			return missing;
 	}

@@ -80,12 +80,19 @@ static uint16_t protocol(void)
 	return 0;
 }
 
-static void complain_of_records(int missing, const struct jail_error *err)
+/* Says what is open to users when a guard could not be set; `unknown`: how slurmctld does what is guarded. */
+static void complain(int missing, const struct jail_error *err, const char *open, const char *unknown)
 {
 	char text[sizeof(*err)];
 
-	slurm_error("job_submit/jail: if this slurmctld is killed while slurmdbd is away, jobs of then are missing in the accounting: "
-		    "%s", missing < 0 ? jail_error_format(err, text, sizeof(text)) : "it keeps its records in an unknown way");
+	if (missing)
+		slurm_error("job_submit/jail: %s: %s", open, missing < 0 ? jail_error_format(err, text, sizeof(text)) : unknown);
+}
+
+static void complain_of_records(int missing, const struct jail_error *err)
+{
+	complain(missing, err, "if this slurmctld is killed while slurmdbd is away, jobs of then are missing in the accounting",
+		 "it keeps its records in an unknown way");
 }
 
 static const slurm_conf_t *find_configuration(void)
@@ -113,40 +120,32 @@ static void complain_of_host(void)
 int init(void)
 {
 	struct jail_error error = { 0 };
-	char text[sizeof(error)];
 	const struct link_map *slurmctld = jail_imports_program();
 	int missing = slurmctld ? jail_large_messages_guard(slurmctld, jail_imports_library("libslurm"), NULL, &error) : 1;
 
-	if (missing)
-		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by large messages: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it receives them in an unknown way");
+	complain(missing, &error, "users can fill the memory of this slurmctld by large messages",
+		 "it receives them in an unknown way");
 	missing = jail_long_requests_guard(jail_imports_library("libslurm"), &error);
-	if (missing)
-		slurm_error("job_submit/jail: a user's request for a million jobs stops this slurmctld: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads requests in an unknown way");
+	complain(missing, &error, "a user's request for a million jobs stops this slurmctld",
+		 "it reads requests in an unknown way");
 	if (slurmctld && jail_double_unlock_guard(slurmctld, &error))
 		slurm_error("job_submit/jail: a user's sbcast for a step that there is none of stops this slurmctld: its locks are "
 			    "unknown");
 	missing = slurmctld ? jail_node_names_guard(slurmctld, &error) : 1;
-	if (missing)
-		slurm_error("job_submit/jail: a user's list of billions of nodes stops this slurmctld: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads lists in an unknown way");
+	complain(missing, &error, "a user's list of billions of nodes stops this slurmctld",
+		 "it reads lists in an unknown way");
 	missing = slurmctld ? jail_bit_ranges_guard(slurmctld, &error) : 1;
-	if (missing)
-		slurm_error("job_submit/jail: users can fill the memory of this slurmctld by ranges of numbers: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it reads them in an unknown way");
+	complain(missing, &error, "users can fill the memory of this slurmctld by ranges of numbers",
+		 "it reads them in an unknown way");
 	missing = slurmctld ? jail_tres_texts_guard(slurmctld, &error) : 1;
-	if (missing)
-		slurm_error("job_submit/jail: a user's step with thousands of resources stops this slurmctld: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks at them in an unknown way");
+	complain(missing, &error, "a user's step with thousands of resources stops this slurmctld",
+		 "it looks at them in an unknown way");
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_host_of_administrator, complain_of_host, &error) : 1;
-	if (missing)
-		slurm_error("job_submit/jail: a user's srun on a host that there is none of stops this slurmctld: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it looks for addresses in an unknown way");
+	complain(missing, &error, "a user's srun on a host that there is none of stops this slurmctld",
+		 "it looks for addresses in an unknown way");
 	missing = jail_saves_hasten(&error);
-	if (missing)
-		slurm_error("job_submit/jail: if this slurmctld is killed, it loses jobs of the last five seconds: %s",
-			    missing < 0 ? jail_error_format(&error, text, sizeof(text)) : "it saves its records in an unknown way");
+	complain(missing, &error, "if this slurmctld is killed, it loses jobs of the last five seconds",
+		 "it saves its records in an unknown way");
 	int number = jail_unsent_records_keep(protocol(), complain_of_records);
 	if (number)
 		complain_of_records(jail_fail(&error, "pthread_create", number, "no thread can be started"), &error);
