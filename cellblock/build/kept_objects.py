@@ -19,6 +19,7 @@ import re
 import shutil
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,10 +129,16 @@ class KeptObjects:
 
 
 def _trim(folder: Path) -> None:
-    """Remove what was not used for long, and what is too much: what was not used for longest first."""
-    found = sorted(((path.stat(), path) for path in folder.iterdir()), key=lambda one: -one[0].st_mtime)
+    """Remove what was not used for long, and what is too much: what was not used for longest first.
+
+    Other builds keep objects there meanwhile, and remove them.
+    """
+    found = []
+    for path in folder.iterdir():
+        with suppress(FileNotFoundError):
+            found.append((path.stat(), path))
     total = 0
-    for status, path in found:
+    for status, path in sorted(found, key=lambda one: -one[0].st_mtime):
         total += status.st_size
         if total > _MOST_BYTES or time.time() - status.st_mtime > _UNUSED_S:
             path.unlink(missing_ok=True)

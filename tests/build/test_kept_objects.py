@@ -145,3 +145,13 @@ def test_a_step_that_names_no_folder_keeps_nothing(tmp_path: Path) -> None:
     assert kept.put_back() == 0
     kept.keep()
     assert list((tmp_path / "kept").iterdir()) == []
+
+
+def test_what_another_build_removes_meanwhile_is_left_out(tmp_path: Path) -> None:
+    """As a link that leads nowhere is listed, and cannot be looked at."""
+    workshop = Workshop(tmp_path)
+    workshop.compile()
+    workshop.kept.folder.mkdir(parents=True, exist_ok=True)
+    (workshop.kept.folder / "gone").symlink_to(tmp_path / "nowhere")
+    workshop.kept.keep()
+    assert Workshop(tmp_path).compile() == []
