@@ -328,6 +328,16 @@ def _start(
     ).start()
 
 
+# podman answers with an error for a container that it stopped while a command that was executed in it counts
+# as running: it learns of that command's end a moment later. And for one that ends while it is removed.
+_again = retry(
+    retry=retry_if_exception(lambda error: isinstance(error, APIError) and error.is_server_error()),
+    stop=stop_after_attempt(3),
+    wait=wait_fixed(1),
+    reraise=True,
+)
+
+
 @contextmanager
 def thrown_away(client: docker.DockerClient, name: str) -> Iterator[None]:
     """Remove the container `name` after the block, and before it one that a killed command left."""
@@ -338,6 +348,7 @@ def thrown_away(client: docker.DockerClient, name: str) -> Iterator[None]:
         _throw_away(client, name)
 
 
+@_again
 def _throw_away(client: docker.DockerClient, name: str) -> None:
     with suppress(NotFound):
         client.containers.get(name).remove(force=True, v=True)
@@ -346,16 +357,6 @@ def _throw_away(client: docker.DockerClient, name: str) -> None:
 def _remove_if_there(client: docker.DockerClient, name: str) -> None:
     with suppress(NotFound):
         _remove(client.containers.get(name))
-
-
-# podman answers with an error for a container that it stopped while a command that was executed in it counts
-# as running: it learns of that command's end a moment later.
-_again = retry(
-    retry=retry_if_exception(lambda error: isinstance(error, APIError) and error.is_server_error()),
-    stop=stop_after_attempt(3),
-    wait=wait_fixed(1),
-    reraise=True,
-)
 
 
 @_again

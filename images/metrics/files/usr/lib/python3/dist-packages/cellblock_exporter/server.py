@@ -14,7 +14,7 @@ from cellblock_exporter.exposition import CONTENT_TYPE
 
 # Connections at once; a scrape takes milliseconds, so more are not scrapers. Jobs can connect, too, and send
 # a byte now and then: for one more, the oldest ends of the address that has most.
-_MOST_CONNECTIONS = 32
+MOST_CONNECTIONS = 32
 # Seconds for a scraper to send its request and to take the answer.
 _TIMEOUT_S = 10
 
@@ -37,7 +37,7 @@ class Server(ThreadingHTTPServer):
         assert isinstance(request, socket.socket)
         assert isinstance(client_address, tuple)
         with self._lock:
-            if len(self._open) >= _MOST_CONNECTIONS:
+            if len(self._open) >= MOST_CONNECTIONS:
                 self._end_one()
             self._open[request] = client_address[0]
         super().process_request(request, client_address)
