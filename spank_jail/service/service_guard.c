@@ -13,10 +13,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "spank_jail/guards/service_connections.h"
-#include "spank_jail/guards/imported_functions.h"
-#include "spank_jail/guards/large_messages.h"
-#include "spank_jail/guards/node_names.h"
+#include "service_connections.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/large_messages.h"
+#include "spank_jail/guards/common/node_names.h"
 
 /* Slurm has no larger clusters. */
 #define MOST_NAMES 65536

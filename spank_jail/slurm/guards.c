@@ -2,16 +2,16 @@
 /* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
 #include "guards.h"
 
-#include "spank_jail/guards/accounting.h"
-#include "spank_jail/guards/silent_clients.h"
-#include "spank_jail/guards/connections.h"
-#include "spank_jail/guards/core_dumps.h"
-#include "spank_jail/guards/expanded_blocks.h"
-#include "spank_jail/guards/stuck_children.h"
-#include "spank_jail/guards/launches.h"
-#include "spank_jail/guards/process_tree.h"
-#include "spank_jail/guards/confined_forks.h"
-#include "spank_jail/guards/wakeups.h"
+#include "spank_jail/guards/step/accounting.h"
+#include "spank_jail/guards/step/silent_clients.h"
+#include "spank_jail/guards/node/connections.h"
+#include "spank_jail/guards/step/core_dumps.h"
+#include "spank_jail/guards/node/expanded_blocks.h"
+#include "spank_jail/guards/node/stuck_children.h"
+#include "spank_jail/guards/node/launches.h"
+#include "spank_jail/guards/step/process_tree.h"
+#include "spank_jail/guards/node/confined_forks.h"
+#include "spank_jail/guards/step/wakeups.h"
 #include "failure.h"
 
 void jail_guard_slurmd(const char *bcast)

@@ -13,7 +13,7 @@
 
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "spank_jail/guards/imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/job/spool.h"
 
 #define MODE_OF_KEPT 0755

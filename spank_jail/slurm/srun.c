@@ -3,7 +3,7 @@
  * library that plugin.c is in. */
 #include <slurm/spank.h>
 
-#include "spank_jail/guards/mpi_peers.h"
+#include "spank_jail/guards/step/mpi_peers.h"
 #include "failure.h"
 
 __attribute__((visibility("default"))) spank_f slurm_spank_local_user_init;

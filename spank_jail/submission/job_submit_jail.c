@@ -4,11 +4,11 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
  * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/large_messages.c), and what it does for
- * one request (guards/long_requests.c). It saves its records soon (guards/state_saves.c), keeps those on disk that wait for slurmdbd
- * (guards/unsent_records.c), reads no list of far more nodes than there are (guards/node_names.c), no ranges that it has no room for
- * (guards/bit_ranges.c) and no long texts of resources (guards/tres_texts.c), waits for no host's address (guards/host_names.c), and a
- * lock that it gives up twice does not stop it (guards/double_unlock.c).
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common/large_messages.c), and what it does for
+ * one request (guards/controller/long_requests.c). It saves its records soon (guards/controller/state_saves.c), keeps those on disk that wait for slurmdbd
+ * (guards/controller/unsent_records.c), reads no list of far more nodes than there are (guards/common/node_names.c), no ranges that it has no room for
+ * (guards/controller/bit_ranges.c) and no long texts of resources (guards/controller/tres_texts.c), waits for no host's address (guards/controller/host_names.c), and a
+ * lock that it gives up twice does not stop it (guards/controller/double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -21,17 +21,17 @@
 #include <string.h>
 #include <strings.h>
 
-#include "spank_jail/guards/bit_ranges.h"
-#include "spank_jail/guards/double_unlock.h"
-#include "spank_jail/guards/host_names.h"
-#include "spank_jail/guards/imported_functions.h"
-#include "spank_jail/guards/large_messages.h"
-#include "spank_jail/guards/long_requests.h"
-#include "spank_jail/guards/node_names.h"
-#include "spank_jail/guards/saved_answers.h"
-#include "spank_jail/guards/state_saves.h"
-#include "spank_jail/guards/tres_texts.h"
-#include "spank_jail/guards/unsent_records.h"
+#include "spank_jail/guards/controller/bit_ranges.h"
+#include "spank_jail/guards/controller/double_unlock.h"
+#include "spank_jail/guards/controller/host_names.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/large_messages.h"
+#include "spank_jail/guards/controller/long_requests.h"
+#include "spank_jail/guards/common/node_names.h"
+#include "spank_jail/guards/controller/saved_answers.h"
+#include "spank_jail/guards/controller/state_saves.h"
+#include "spank_jail/guards/controller/tres_texts.h"
+#include "spank_jail/guards/controller/unsent_records.h"
 
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ranges with a step, in a program that stands for slurmctld. */
 #include "native/testing/check.h"
-#include "spank_jail/guards/bit_ranges.h"
-#include "spank_jail/guards/imported_functions.h"
+#include "spank_jail/guards/controller/bit_ranges.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 static void test_what_fits(void)
 {

@@ -13,7 +13,7 @@
 #include "native/base/scoped.h"
 #include "native/base/text.h"
 #include "native/testing/check.h"
-#include "spank_jail/guards/bounded_read.h"
+#include "spank_jail/guards/step/bounded_read.h"
 
 static char text[65536];
 

@@ -11,8 +11,8 @@
 #include <unistd.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/core_dumps.h"
-#include "spank_jail/guards/process_status.h"
+#include "spank_jail/guards/step/core_dumps.h"
+#include "spank_jail/guards/common/process_status.h"
 
 #define LARGE (128UL * 1024 * 1024)
 

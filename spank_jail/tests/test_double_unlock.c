@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/double_unlock.h"
-#include "spank_jail/guards/imported_functions.h"
+#include "spank_jail/guards/controller/double_unlock.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 static pthread_rwlock_t lock = PTHREAD_RWLOCK_INITIALIZER;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How much slurmd expands at a time. */
 #include "native/testing/check.h"
-#include "spank_jail/guards/expanded_blocks.h"
+#include "spank_jail/guards/node/expanded_blocks.h"
 
 static void test_as_much_as_a_second_has(void)
 {

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/forwarding.h"
+#include "spank_jail/guards/node/forwarding.h"
 
 static unsigned char message[65536];
 static size_t size;

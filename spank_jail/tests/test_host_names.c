@@ -7,8 +7,8 @@
 #include <time.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/host_names.h"
-#include "spank_jail/guards/imported_functions.h"
+#include "spank_jail/guards/controller/host_names.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 #define NAMES 300
 /* Seconds for all of them: one that is saved up, and 5 ms for each. */

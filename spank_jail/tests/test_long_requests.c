@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Requests that name many jobs, in a program that stands for slurmctld. */
 #include "native/testing/check.h"
-#include "spank_jail/guards/imported_functions.h"
-#include "spank_jail/guards/long_requests.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/controller/long_requests.h"
 
 #define REQUEST_JOB_INFO 2003
 #define REQUEST_SUBMIT_BATCH_JOB 4003

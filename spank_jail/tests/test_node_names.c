@@ -4,8 +4,8 @@
 #include <string.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/imported_functions.h"
-#include "spank_jail/guards/node_names.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/node_names.h"
 
 static void test_counts(void)
 {

@@ -14,9 +14,9 @@
 #include <unistd.h>
 
 #include "native/testing/check.h"
-#include "spank_jail/guards/bounded_look.h"
-#include "spank_jail/guards/process_status.h"
-#include "spank_jail/guards/process_tree.h"
+#include "spank_jail/guards/step/bounded_look.h"
+#include "spank_jail/guards/common/process_status.h"
+#include "spank_jail/guards/step/process_tree.h"
 
 static char line[2048];
 

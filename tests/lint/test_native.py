@@ -21,6 +21,8 @@ LIBRARIES = (
 PROGRAMS = ("spank_jail", "enroot", "pyxis")
 # The same for what the SPANK plugin of the jail is made of.
 PLUGIN = ("options", "job", "guards", "slurm")
+# What guards one kind of daemon includes of the guards its own folder, and this one.
+GUARDS_OF_ALL = "common"
 FOLDERS = ("native", *PROGRAMS)
 
 
@@ -46,11 +48,16 @@ def includes(texts: Mapping[str, str]) -> dict[str, list[str]]:
 
 
 def runs_up(path: str, included: str) -> bool:
-    """Whether a library includes a higher one or a program, a program another one, a part a higher part."""
+    """Whether a library includes a higher one or a program, a program another one, a part a higher part.
+
+    Guards of one kind of daemon are higher than those of another kind, each way.
+    """
     one, other = Path(path).parts, Path(included).parts
     if one[0] != "native":
         if other[0] != one[0]:
             return other[0] != "native"
+        if one[1] == other[1] == "guards":
+            return other[2] not in (one[2], GUARDS_OF_ALL)
         parts = [PLUGIN.index(each[1]) for each in (one, other) if each[1] in PLUGIN]
         return len(parts) == 2 and parts[1] > parts[0]
     if other[0] != "native":
@@ -193,7 +200,7 @@ def test_each_source_begins_with_what_it_does_and_who_calls_it() -> None:
         ("native/cache/blob.c", "enroot/command/command.h", True),
         ("pyxis/step/task.c", "enroot/command/command.h", True),
         ("pyxis/step/task.c", "native/base/text.h", False),
-        ("spank_jail/guards/silent_clients.c", "spank_jail/slurm/enter_step.h", True),
+        ("spank_jail/guards/step/silent_clients.c", "spank_jail/slurm/enter_step.h", True),
         ("spank_jail/slurm/enter_step.c", "spank_jail/job/spool.h", False),
         ("native/mount/plan.c", "native/base/text.h", False),
     ],

@@ -12,7 +12,7 @@ from tests.integration.local_cluster import LocalCluster
 pytestmark = pytest.mark.integration
 
 _WORKER = "worker-1"
-# Twice of what slurmd gives them (spank_jail/guards/stuck_children.c).
+# Twice of what slurmd gives them (spank_jail/guards/node/stuck_children.c).
 _ENDS_S = 40
 # Their parent reaps orphans above slurmd, as a slurmstepd's does. "failed" still has the pipes of its launch.
 _START = r"""

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "imported_functions.h"
-#include "node_names.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/node_names.h"
 
 /* slurmd waits for an announcement second by second, for two minutes by default (MessageTimeout). One that comes takes less. */
 #define IN_VAIN_S 5

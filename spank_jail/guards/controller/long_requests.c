@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 #define ERROR (-1)
 /* What a buffer of Slurm's begins with. */

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 /* Nanoseconds that an answer waits at most, and that the next save may be off for it to wait. */
 #define MOST_WAIT 1000000000L

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 static int (*own_read)(void *bitmap, const char *text);
 static int64_t (*count_bits)(void *bitmap);

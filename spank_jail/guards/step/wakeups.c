@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <time.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 #define AGAIN_MS 100
 

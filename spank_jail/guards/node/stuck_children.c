@@ -16,8 +16,8 @@
 
 #include "native/jail/pid_namespace.h"
 #include "native/base/scoped.h"
-#include "own_thread.h"
-#include "process_status.h"
+#include "spank_jail/guards/common/own_thread.h"
+#include "spank_jail/guards/common/process_status.h"
 
 /* Opening a file takes milliseconds, seconds on a volume that is slow. */
 #define LOOK_EVERY_S 1

@@ -22,7 +22,7 @@
 
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 #define SHUT (MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC)
 

@@ -14,7 +14,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 /* So slurmctld has it for jobs. */
 #define LONGEST 1024

@@ -22,8 +22,8 @@
 #include <strings.h>
 #include <time.h>
 
-#include "imported_functions.h"
-#include "own_thread.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/own_thread.h"
 
 #define NS_PER_MS 1000000LL
 #define NS_PER_S 1000000000LL

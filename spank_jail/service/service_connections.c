@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#include "client_addresses.h"
+#include "spank_jail/guards/common/client_addresses.h"
 
 /* A service that has a few hundred connections has no larger numbers. */
 #define MOST_FILES 4096

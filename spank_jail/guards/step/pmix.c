@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 #include "peer_uid.h"
 
 /* The place of job_control among the calls of pmix_server_module_t (PMIx Standard 3.0, chapter 11; releases add at the end). */

@@ -17,9 +17,9 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "client_addresses.h"
-#include "imported_functions.h"
-#include "large_messages.h"
+#include "spank_jail/guards/common/client_addresses.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/large_messages.h"
 #include "forwarding.h"
 
 /* Threads that serve one address. Hundreds of sruns may start at once in a job. Up to 23.11 slurmd has 256 for all. */

@@ -28,9 +28,9 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 #include "native/base/scoped.h"
-#include "own_thread.h"
+#include "spank_jail/guards/common/own_thread.h"
 #include "state_saves.h"
 
 #define PLUGIN "accounting_storage_slurmdbd.so"

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 #define LOOK_EVERY_MS 20
 

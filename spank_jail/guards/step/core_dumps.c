@@ -10,8 +10,8 @@
 #include <string.h>
 #include <time.h>
 
-#include "imported_functions.h"
-#include "process_status.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/process_status.h"
 
 /* When slurmstepd asked first; 0: not yet. Two threads may ask at a time, in the same second. */
 static long first_s;

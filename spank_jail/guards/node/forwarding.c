@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "node_names.h"
+#include "spank_jail/guards/common/node_names.h"
 
 /* Where the fields are, from the message's length on: version, flags, type, length of the body. */
 #define AT_COUNT (4 + 2 + 2 + 2 + 4)

@@ -18,7 +18,7 @@
 #include "native/base/sys.h"
 #include "spank_jail/job/job_namespaces.h"
 #include "bounded_look.h"
-#include "process_status.h"
+#include "spank_jail/guards/common/process_status.h"
 
 /* A thread of root's inside has a mount namespace of its own, of 100,000 mounts (fs.mount-max), and a process as many threads as it
  * likes, for each of which all connections are looked for: so much time of each half minute. */

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 /* Seconds for all of a step's clients together. One that answers takes milliseconds; Slurm waits for an answer as long as
  * MessageTimeout, and tries six times. With what else a step may take to end it stays below UnkillableStepTimeout. */

@@ -16,8 +16,8 @@
 #include <unistd.h>
 
 #include "native/base/scoped.h"
-#include "imported_functions.h"
-#include "process_status.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/process_status.h"
 #include "stuck_processes.h"
 
 #define SPARED "slurmstepd"

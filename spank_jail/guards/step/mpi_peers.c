@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "imported_functions.h"
-#include "node_names.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/node_names.h"
 
 /* As rsh(1) takes them, and below slurmd's own; NFS mounts take those from 665 on. Two ranges: with mpi_pmi2 the user says where
  * slurmstepd connects, and what. */

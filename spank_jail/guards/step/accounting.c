@@ -11,8 +11,8 @@
 
 #include "native/base/scoped.h"
 #include "bounded_read.h"
-#include "imported_functions.h"
-#include "process_status.h"
+#include "spank_jail/guards/common/imported_functions.h"
+#include "spank_jail/guards/common/process_status.h"
 
 #define PROCESSES "/proc/"
 

@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#include "imported_functions.h"
+#include "spank_jail/guards/common/imported_functions.h"
 
 /* Locks of one thread at a time: slurmctld has five, and takes them in one order. */
 #define MOST 16

@@ -23,7 +23,7 @@
 #include "spank_jail/job/job_namespaces.h"
 #include "bounded_look.h"
 #include "fuse_connections.h"
-#include "process_status.h"
+#include "spank_jail/guards/common/process_status.h"
 
 /* Seconds. A disk or a volume that is slow keeps a process waiting, too. */
 #define ORPHANS_AFTER_S 4
