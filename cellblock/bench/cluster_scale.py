@@ -133,8 +133,8 @@ class Measured:
     def _processor_time(self) -> float:
         """Milliseconds that slurmctld has used, but for its saves of changed jobs.
 
-        Those take a tenth of a processor at most (spank_jail/guards/controller/state_saves.c), and go on after
-        the command.
+        Those take a tenth of a processor at most, and go on after the command
+        (spank_jail/guards/controller/state_saves.c).
         """
         process = self._slurmctld()
         # The clock of another process, as clock_getcpuclockid(3) makes it. Threads of others have none.

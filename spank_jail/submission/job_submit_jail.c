@@ -4,11 +4,11 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
  * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common/large_messages.c), and what it does for
- * one request (guards/controller/long_requests.c). It saves its records soon (guards/controller/state_saves.c), keeps those on disk that wait for slurmdbd
- * (guards/controller/unsent_records.c), reads no list of far more nodes than there are (guards/common/node_names.c), no ranges that it has no room for
- * (guards/controller/bit_ranges.c) and no long texts of resources (guards/controller/tres_texts.c), waits for no host's address (guards/controller/host_names.c), and a
- * lock that it gives up twice does not stop it (guards/controller/double_unlock.c).
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common/large_messages.c). In guards/controller:
+ * what it does for one request (long_requests.c) is bounded. It saves its records soon (state_saves.c), keeps those on disk that wait for
+ * slurmdbd (unsent_records.c), reads no list of far more nodes than there are (guards/common/node_names.c), no ranges that it has no room
+ * for (bit_ranges.c), no long texts of resources (tres_texts.c) and nothing behind the figures of a step (step_arrays.c), waits for no
+ * host's address (host_names.c), and a lock that it gives up twice does not stop it (double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,6 +30,7 @@
 #include "spank_jail/guards/common/node_names.h"
 #include "spank_jail/guards/controller/saved_answers.h"
 #include "spank_jail/guards/controller/state_saves.h"
+#include "spank_jail/guards/controller/step_arrays.h"
 #include "spank_jail/guards/controller/tres_texts.h"
 #include "spank_jail/guards/controller/unsent_records.h"
 
@@ -140,6 +141,9 @@ int init(void)
 	missing = slurmctld ? jail_tres_texts_guard(slurmctld, &error) : 1;
 	complain(missing, &error, "a user's step with thousands of resources stops this slurmctld",
 		 "it looks at them in an unknown way");
+	missing = jail_step_arrays_guard(jail_imports_library("libslurm"), &error);
+	complain(missing, &error, "a user's word of a finished step stops this slurmctld",
+		 "it reads the figures of steps in an unknown way");
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_host_of_administrator, complain_of_host, &error) : 1;
 	complain(missing, &error, "a user's srun on a host that there is none of stops this slurmctld",
 		 "it looks for addresses in an unknown way");

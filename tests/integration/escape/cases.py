@@ -323,6 +323,7 @@ _MESSAGES = [
         ("step-manager", node_lists.by_a_step_manager),
         ("no-tasks-per-socket", launches.no_tasks_per_socket),
         ("spread-over-gpus", launches.spread_over_gpus),
+        ("step-without-figures", launches.step_without_figures),
         ("one-job-many-times", launches.one_job_many_times),
         ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),
         ("message-for-many-nodes", connections.pass_to_many),

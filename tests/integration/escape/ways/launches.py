@@ -237,6 +237,19 @@ def no_tasks_per_socket(arena: Arena, user: str) -> Outcome:
     return held(last_line(done.out))
 
 
+def step_without_figures(arena: Arena, user: str) -> Outcome:
+    """srun says that a step which cannot start is over; slurmctld reads figures of all kinds there are."""
+    before = arena.cluster.numbers_of("controller", "slurmctld")
+    step = f"{_PRELOAD} NO_FIGURES=1 LAUNCH_JOB=1 timeout --kill-after=2 10 srun -n1 --mpi=none true"
+    done = arena.cluster.jail("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", step, user=user)
+    arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", "squeue").status == 0)
+    if "figures of no kind" not in done.err:
+        return broken(f"nothing was sent: {done}")
+    if arena.cluster.numbers_of("controller", "slurmctld") != before:
+        return escaped(f"slurmctld ended: {last_line(done.err)}")
+    return held(last_line(done.err))
+
+
 def _launch_with(arena: Arena, user: str, old: str, new: str, options: str) -> str:
     """A step in which one text is replaced by another, for some seconds; what is said."""
     step = (
