@@ -238,9 +238,9 @@ def no_tasks_per_socket(arena: Arena, user: str) -> Outcome:
 
 
 def step_without_figures(arena: Arena, user: str) -> Outcome:
-    """srun says that a step which cannot start is over; slurmctld reads figures of all kinds there are."""
+    """srun says that a step which did not start is over; slurmctld reads figures of all kinds there are."""
     before = arena.cluster.numbers_of("controller", "slurmctld")
-    step = f"{_PRELOAD} NO_FIGURES=1 LAUNCH_JOB=1 timeout --kill-after=2 10 srun -n1 --mpi=none true"
+    step = f"{_PRELOAD} NO_FIGURES=1 timeout --kill-after=2 10 srun -n1 --mpi=none true"
     done = arena.cluster.jail("salloc", "-Q", "-w", WORKER, "-n1", "sh", "-c", step, user=user)
     arena.cluster.wait_until("it serves", lambda: arena.cluster.on("controller", "squeue").status == 0)
     if "figures of no kind" not in done.err:

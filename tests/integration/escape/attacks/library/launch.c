@@ -3,7 +3,7 @@
  * credential. LAUNCH_JOB=1: it is for a job that there is none of. LAUNCH_AT=N: three bytes at N, from the end if below 0, are 0xff.
  * CLEAR_NUMBER=N: where a submission has this number, in two bytes, it has 0, which is told.
  * squeue with it: ASK_JOBS=N: where it asks for all jobs, it asks N times for the job of the number ASK_JOB.
- * NO_FIGURES=1: where it says that a step is over, with it go figures of what the step has used, of no kind of resource.
+ * NO_FIGURES=1: srun takes its step for refused and says that it is over, with figures of what it has used, of no kind of resource.
  * PACK_FOR=TEXT, PACKED=TEXT: each text that begins with the one is replaced by the other, in all that is sent.
  * HEADER_FLAGS=N: the headers of all messages have these flags, too, and those of answers are told.
  * sbcast --compress=lz4 with it sends a block that becomes EXPAND_TO bytes. LEAVE_OPEN=N: it sends the first N times, and no more.
@@ -157,6 +157,17 @@ void jobacctinfo_pack(void *figures, uint16_t version, uint16_t protocol, void *
 		fprintf(stderr, "figures of no kind\n");
 	}
 	own(figures, version, protocol, buffer);
+}
+
+typedef int (*read_answer)(int type, void *answer);
+
+/* srun calls it for a node's answer to a launch. */
+int slurm_get_return_code(int type, void *answer);
+int slurm_get_return_code(int type, void *answer)
+{
+	read_answer own = (read_answer)dlsym(RTLD_NEXT, "slurm_get_return_code");
+
+	return getenv("NO_FIGURES") ? 1 : own(type, answer);
 }
 
 typedef void (*pack_memory)(void *text, uint32_t size, void *buffer);
