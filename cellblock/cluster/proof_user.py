@@ -34,9 +34,13 @@ _TRIES = 3
 
 MAY_SUBMIT = """
     scontrol show config | grep -q '^AccountingStorageEnforce.*associations' || exit 0
-    scontrol --oneliner show assoc_mgr users="$0" flags=users | grep -q "^UserName=$0("
+    scontrol --oneliner show assoc_mgr users="$0" flags=assoc |
+        grep -q "^ClusterName=.* UserName=$0($(id -u "$0")) "
 """
-"""Ends with 0, on the controller, when slurmctld takes jobs of the user in $0, as far as associations go."""
+"""Ends with 0, on the controller, when slurmctld takes jobs of the user in $0, as far as associations go.
+
+It hears of the user first, then of the association, and finds that by the uid, which it looks up once.
+"""
 
 # Seconds until slurmctld's node knows a new user of the jail; two are usual.
 _KNOWN_S = 30.0

@@ -43,11 +43,12 @@ long jail_new_accounts_wait_ms(const char *etc)
 	return longest;
 }
 
-void jail_new_accounts_wait(void)
+bool jail_new_accounts_wait(void)
 {
 	long ms = jail_new_accounts_wait_ms("/etc");
 	struct timespec rest = { .tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000 };
 
 	while (nanosleep(&rest, &rest) && errno == EINTR)
 		;
+	return ms > 0;
 }

@@ -33,6 +33,7 @@
 #include "guards.h"
 #include "mpi_files.h"
 #include "new_accounts.h"
+#include "new_association.h"
 #include "enter_step.h"
 #include "step_notices.h"
 #include "task_descriptors.h"
@@ -248,7 +249,8 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (is_client()) {
-		jail_new_accounts_wait();
+		if (jail_new_accounts_wait())
+			jail_new_association_wait();
 		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	}
 	if (!spank_remote(spank))

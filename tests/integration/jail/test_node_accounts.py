@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
+import subprocess
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.cluster.test_cluster_jobs import ssh
 from tests.integration.jobs import srun
-from tests.integration.local_cluster import LocalCluster
+from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
 
 USER = "grace"
 # Where accounts are looked up, and by whom.
 LOOKING_UP = ("controller", "login")
+# Seconds that srun waits for the jail's accounts (spank_jail/slurm/new_accounts.h).
+KNOWN_S = 1.5
 
 
 @pytest.fixture
@@ -64,6 +70,25 @@ def test_the_first_job_of_a_new_user_runs(cluster: LocalCluster) -> None:
     """Typed in one line: `srun` waits until slurmctld knows the user, whose copy is made a moment later."""
     for name, command in (("first", "srun"), ("second", "sbatch --wait --wrap"), ("third", "salloc srun")):
         cluster.jail("sh", "-c", f"useradd --create-home {name}; su - {name} -c '{command} true'").ok()
+
+
+def test_the_first_job_waits_for_an_association_that_is_late(cluster: LocalCluster) -> None:
+    """As on a busy machine: slurmdbd stands still for longer than the jail's accounts need."""
+    accounting = container_name(cluster.request.name, "accounting")
+    podman("pause", accounting)
+    try:
+        with ThreadPoolExecutor(1) as thread:
+            typed = "useradd --create-home fourth; su - fourth -c 'srun true'"
+            first = thread.submit(cluster.jail, "sh", "-c", typed)
+            cluster.wait_until(
+                "the controller knows the user",
+                lambda: cluster.on("controller", "getent", "passwd", "fourth").status == 0,
+            )
+            time.sleep(2 * KNOWN_S)
+            podman("unpause", accounting)
+            first.result().ok()
+    finally:
+        subprocess.run(["podman", "unpause", accounting], check=False, capture_output=True)
 
 
 def test_an_expired_account_comes_in_nowhere(cluster: LocalCluster, grace: str) -> None:
