@@ -27,7 +27,7 @@ from cellblock.cluster.engine import container_specs
 from cellblock.cluster.engine.container_specs import Container, container_name
 from tests.integration.escape.vouching import numbers_of, vouching_of
 from tests.integration.jobs import ended
-from tests.integration.local_cluster import Done, LocalCluster, Unclear
+from tests.integration.local_cluster import Done, LocalCluster, Unclear, podman
 
 Level = Literal["filesystem", "capabilities", "pid"]
 LEVELS: tuple[Level, ...] = get_args(Level)
@@ -247,7 +247,8 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
 
 def compile_attacks(folder: Path) -> tuple[Path, tuple[Path, ...], tuple[Path, ...]]:
     """The attack program, for a jail of any distribution; libraries; clients."""
-    program, libraries = folder / "attack", tuple(folder / name for name in ("loaded.so", "launch.so"))
+    names = ("loaded.so", "launch.so", "odd_requests.so")
+    program, libraries = folder / "attack", tuple(folder / name for name in names)
     flags = ("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
     sources = sorted(str(path) for path in _ATTACKS.glob("*.c"))
     subprocess.run([*flags, "-static", "-o", str(program), *sources], check=True)
@@ -392,9 +393,6 @@ def _slurmd_port(cluster: LocalCluster) -> str:
 
 def _allow_devices(cluster: LocalCluster) -> None:
     """No list of devices above the worker, either: cgroup v1's is a file, v2's a program of the engine's."""
-    name = container_name(cluster.request.name, WORKER)
-    shown = subprocess.run(
-        ["podman", "inspect", "--format", "{{.Id}}", name], capture_output=True, text=True, check=True
-    )
-    for file in Path("/sys/fs/cgroup/devices").glob(f"**/*{shown.stdout.strip()}*/devices.allow"):
+    shown = podman("inspect", "--format", "{{.Id}}", container_name(cluster.request.name, WORKER))
+    for file in Path("/sys/fs/cgroup/devices").glob(f"**/*{shown.strip()}*/devices.allow"):
         file.write_text("a")

@@ -23,6 +23,7 @@ from tests.integration.escape.ways import (
     node_lists,
     privileges,
     remains,
+    requests,
     slurm,
     steps,
     streams,
@@ -370,6 +371,7 @@ ROGUE_CONTROLLER = Case(
 # No level makes a difference to it, and it takes two minutes.
 LAUNCH_FOR_NO_JOB = Case("launch-for-no-job", "filesystem", "eve", way=launches.for_no_job)
 ODD_SUBMISSIONS = Case("odd-submissions", "filesystem", "eve", way=launches.odd_submissions)
+ODD_REQUESTS = Case("odd-requests", "filesystem", "eve", way=requests.odd_requests)
 
 # No level makes a difference to it, and it takes a minute of both processors, and a gigabyte.
 STEPS_WITHOUT_END = Case("steps-without-end", "filesystem", "eve", way=launches.steps_without_end)

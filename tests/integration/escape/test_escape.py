@@ -13,6 +13,7 @@ from tests.integration.escape.cases import (
     CASES,
     LAUNCH_FOR_NO_JOB,
     MANY_CONNECTIONS,
+    ODD_REQUESTS,
     ODD_SUBMISSIONS,
     ROGUE_CONTROLLER,
     STEPS_WITHOUT_END,
@@ -116,6 +117,10 @@ def test_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:
     check_held(ODD_SUBMISSIONS, "capabilities", arena)
 
 
+def test_slurmctld_outlasts_odd_requests(arena: Arena) -> None:
+    check_held(ODD_REQUESTS, "capabilities", arena)
+
+
 def test_clients_that_are_stopped_do_not_keep_a_step(arena: Arena) -> None:
     check_held(STOPPED_CLIENTS, "capabilities", arena)
 
@@ -155,3 +160,9 @@ def test_many_connections_leave_another_slurmd_to_others(arena: Arena) -> None:
 @every_other_slurm
 def test_another_slurmctld_starts_with_what_a_user_submitted(arena: Arena) -> None:
     check_held(ODD_SUBMISSIONS, "capabilities", arena)
+
+
+@pytest.mark.others_at_night
+@every_other_slurm
+def test_another_slurmctld_outlasts_odd_requests(arena: Arena) -> None:
+    check_held(ODD_REQUESTS, "capabilities", arena)

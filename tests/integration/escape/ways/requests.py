@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What users can send to slurmctld, with bytes in it that no command of Slurm would send."""
+
+from __future__ import annotations
+
+import os
+import re
+
+from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
+from tests.integration.escape.ways.judge import last_line
+
+_PRELOAD = "env LD_PRELOAD=/escape/lib/odd_requests.so"
+# {job} runs and has a step, {held} does not, {array} is one of four tasks.
+_COMMANDS = (
+    "squeue",
+    "squeue -j {job} -s",
+    "sinfo",
+    "scontrol show job {held}",
+    "scontrol show step {job}.0",
+    f"scontrol show node {WORKER}",
+    "scontrol show partition",
+    "scontrol show reservation",
+    "scontrol show assoc_mgr",
+    "scontrol show licenses",
+    "scontrol show config",
+    "sprio",
+    "sdiag",
+    "sshare",
+    "sattach {job}.0",
+    "sstat -j {job}.0",
+    "scontrol update jobid={held} comment=hello timelimit=7 features=worker dependency=afterany:{job}",
+    "scontrol update stepid={job}.0 timelimit=100",
+    "scontrol hold {array}",
+    "scontrol release {array}",
+    "scontrol notify {job} hello",
+    "scontrol write batch_script {held} -",
+    "scontrol requeue {array}",
+    "scontrol suspend {job}",
+    "scontrol top {held}",
+    "sbatch --hold -n1 --output=/dev/null --wrap=true : -n1",
+    "salloc --no-shell --immediate=1 -n1",
+    f"srun --jobid={{job}} -n1 --overlap -w {WORKER} true",
+    "scontrol create reservation starttime=now duration=1 user=root nodes=ALL",
+    f"scontrol update nodename={WORKER} state=drain reason=x",
+    "scontrol update partitionname=main state=down",
+    "scontrol reconfigure",
+    "scontrol token",
+    "strigger --get",
+    "scrontab -l",
+    "scancel {array}_[1-3]",
+    "scancel --signal=CONT {job}",
+    "scancel --state=PENDING -u {user}",
+)
+# Bytes and what they become: as a number too large, or negative; none; NO_VAL16 and NO_VAL of Slurm's end so.
+_BY_DAY = ((4, 0xFF),)
+_BY_NIGHT = (*_BY_DAY, (1, 0xFF), (4, 0), (1, 0xFE), (1, 0x7F))
+# Commands whose message is sent, at least; releases differ in which there are.
+_FEWEST = 25
+
+
+def odd_requests(arena: Arena, user: str) -> Outcome:
+    """slurmctld reads each before it knows whether the user may ask for it; by a fault there it ends."""
+    before = arena.cluster.numbers_of("controller", "slurmctld")
+    kinds = _BY_NIGHT if os.environ.get("CELLBLOCK_ESCAPE_ALL") else _BY_DAY
+    told: set[str] = set()
+    try:
+        for count, value in kinds:
+            numbers = {
+                name: arena.submit(script, "-o", "/dev/null", *options, user=user).ok().strip()
+                for name, script, options in (
+                    ("job", "srun --overlap sleep 900", ()),
+                    ("held", "true", ("--hold",)),
+                    ("array", "true", ("--hold", "--array=1-4")),
+                )
+            }
+            look = ("squeue", "--noheader", "--steps", "--jobs", numbers["job"])
+            step = f"{numbers['job']}.0"
+            arena.cluster.wait_until(
+                "it has a step",
+                lambda: step in arena.cluster.on("controller", *look).out,  # noqa: B023
+            )
+            for command in _COMMANDS:
+                line = command.format(**numbers, user=user)
+                odd = f"ODD_BYTES={count} ODD_VALUE={value} {_PRELOAD} timeout 60 {line} </dev/null"
+                said = arena.cluster.jail("sh", "-c", odd, user=user).err
+                told.update(re.findall(r"^odd: (\d+) in", said, flags=re.MULTILINE))
+                if arena.cluster.numbers_of("controller", "slurmctld")[:1] != before[:1]:
+                    return escaped(f"slurmctld ended by {line}, {count} bytes {value:#x}: {last_line(said)}")
+            arena.cluster.on("controller", "scancel", "-u", user)
+    finally:
+        arena.cluster.on("controller", "scancel", "-u", user)
+        arena.cluster.wait_until_none_completes()
+    return held(f"{len(told)} kinds") if len(told) >= _FEWEST else broken(f"sent were {sorted(told)} alone")
