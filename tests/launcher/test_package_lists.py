@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from cellblock.launcher import install
+from cellblock.launcher import install, system_packages
 from cellblock.launcher.system_packages import NEEDS, Available, needs_of
 
 _GROUPS = ("kubernetes",)
@@ -46,10 +47,10 @@ class Machine:
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(tmp_path)
     monkeypatch.setattr(install, "LISTS", made.lists)
-    monkeypatch.setattr(install.shutil, "which", lambda name: name)
+    monkeypatch.setattr(shutil, "which", lambda name: name)
     monkeypatch.setattr(install, "_run", made.run)
-    monkeypatch.setattr(install.system_packages, "available", made.available)
-    monkeypatch.setattr(install.system_packages, "interpreter_needs", lambda *_, **__: [])
+    monkeypatch.setattr(system_packages, "available", made.available)
+    monkeypatch.setattr(system_packages, "interpreter_needs", lambda *_, **__: [])
     return made
 
 
@@ -64,7 +65,7 @@ def test_with_lists_what_apt_does_not_offer_is_left_out_at_once(
 ) -> None:
     (machine.lists / "debian_main_binary-amd64_Packages").touch()
     monkeypatch.setattr(
-        install.system_packages, "available", lambda packages: Available(frozenset(_HERE & set(packages)), {})
+        system_packages, "available", lambda packages: Available(frozenset(_HERE & set(packages)), {})
     )
     install.install_system_packages(_GROUPS, is_root=True)
     assert machine.ran == []
