@@ -66,9 +66,9 @@ def refuse_unavailable(variants: Mapping[str, Variant], variant: Variant, images
     The next step names those of `variants` that can have it.
     """
     for image in images:
-        why = _refusal(variant, image)
+        why = refusal(variant, image)
         if why:
-            able = [name for name, each in variants.items() if not _refusal(each, image)]
+            able = [name for name, each in variants.items() if not refusal(each, image)]
             command = f"`python3 build.py build {image.name} --variant {' '.join(able[:1])}`"
             others = f" (or {', '.join(able[1:])})" if able[1:] else ""
             place = _place(image, ("refused",))
@@ -78,7 +78,8 @@ def refuse_unavailable(variants: Mapping[str, Variant], variant: Variant, images
             )
 
 
-def _refusal(variant: Variant, image: Image) -> str:
+def refusal(variant: Variant, image: Image) -> str:
+    """Why `image` cannot be built for `variant`; empty when it can."""
     return _text(Renderer(variant), image, image.fields.refused or "", ("refused",)).strip()
 
 

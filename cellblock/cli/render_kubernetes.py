@@ -12,6 +12,8 @@ from cellblock.errors import CellblockError, UsageError
 
 if TYPE_CHECKING:
     from cellblock.kubernetes.description import Description
+    from cellblock.project import Project
+    from cellblock.variants import Variant
 
 
 def kubernetes(
@@ -189,10 +191,28 @@ def _describe(path: Path) -> Description:
     from cellblock.kubernetes.description import describe
 
     file = load_cluster_file(path)
-    variant = project_of(file).variant(file.variant)
+    project = project_of(file)
+    variant = project.variant(file.variant)
     chosen = SlurmVariant(variant.name, variant.slurm.release, variant.slurm.plugin_dir)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return describe(file, chosen, f"{path.name}@{digest}", __version__)
+    described = describe(file, chosen, f"{path.name}@{digest}", __version__)
+    _refuse_jail_init_that_cannot_be(project, variant, described)
+    return described
+
+
+def _refuse_jail_init_that_cannot_be(project: Project, variant: Variant, cluster: Description) -> None:
+    """Raise UsageError when pods would pull a jail-init that `variant` cannot have."""
+    from cellblock.build.rendering import refusal
+
+    image, place = project.images["jail-init"], cluster.place
+    if image.name in place.images or place.tag or not (why := refusal(variant, image)):
+        return
+    able = next(name for name, each in project.variants.items() if not refusal(each, image))
+    raise UsageError(
+        f"image {image.name} cannot be built for {variant.name}: {why}",
+        hint=f"push that of another variant, and add it to `kubernetes`: "
+        f"`images: {{{image.name}: {place.registry}/{image.name}:{able}}}`",
+    )
 
 
 def _whole_cluster(path: Path, output: Path | None, secrets: Path | None) -> None:

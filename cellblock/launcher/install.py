@@ -24,6 +24,7 @@ from pathlib import Path
 from cellblock.launcher import closed_pipe, failure, progress, system_packages
 from cellblock.launcher import main as launcher
 
+LISTS = Path("/var/lib/apt/lists")
 TAIL_LINES = 15
 """As much of a failed program's output as fits a screen next to the explanation."""
 
@@ -152,18 +153,27 @@ def install_system_packages(groups: Sequence[system_packages.Group], *, is_root:
         if not is_root:
             raise InstallError(f"{error}\n  next: sudo apt-get update, then run this again") from None
         absent = None  # the package lists may just be empty or old
-    if not absent and absent is not None:
+    nothing_must = absent == []
+    if nothing_must and not (is_root and not has_package_lists() and lacks_what_is_optional(groups)):
         return
     if not is_root:
         raise InstallError(not_root_message(absent or []))
     apt = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600"]
     _say("updating apt's package lists")
-    _run([*apt, "update"], "update apt's package lists")
+    try:
+        _run([*apt, "update"], "update apt's package lists")
+    except InstallError as error:
+        if not nothing_must:
+            raise
+        _say(f"going on without optional packages: {str(error).splitlines()[0]}")
+        return
     try:
         absent = absent_packages(groups)
     except system_packages.NotOfferedError as error:
         hint = "enable the archive component that holds it (on Ubuntu: universe)"
         raise InstallError(f"{error}\n  next: {hint}") from None
+    if not absent:
+        return
     packages = [package for one in absent for package in one.packages]
     _say(f"installing {len(packages)} system package{'s' if len(packages) > 1 else ''}:")
     for one in absent:
@@ -171,8 +181,26 @@ def install_system_packages(groups: Sequence[system_packages.Group], *, is_root:
     _run([*apt, "install", "--no-install-recommends", *packages], "install the system packages")
 
 
+def has_package_lists() -> bool:
+    """Whether apt has any list of packages; without one it offers nothing. Images of containers have none."""
+    return any(LISTS.glob("*_Packages*"))
+
+
 def absent_packages(groups: Sequence[system_packages.Group]) -> list[system_packages.Missing]:
     """What this machine lacks for `groups`. Raises `NotOfferedError`."""
+    needs = _needs(groups)
+    found = system_packages.available(system_packages.names(needs))
+    return system_packages.missing(needs, found.installed, found.offered)
+
+
+def lacks_what_is_optional(groups: Sequence[system_packages.Group]) -> bool:
+    """Whether `groups` have an optional need that this machine does not meet."""
+    needs = [need for need in _needs(groups) if need.optional]
+    installed = system_packages.available(system_packages.names(needs)).installed
+    return any(not need.is_met(installed) for need in needs)
+
+
+def _needs(groups: Sequence[system_packages.Group]) -> list[system_packages.Need]:
     version = (sys.version_info[0], sys.version_info[1])
     interpreter = system_packages.interpreter_needs(
         version,
@@ -181,9 +209,7 @@ def absent_packages(groups: Sequence[system_packages.Group]) -> list[system_pack
         has_headers="compile" not in groups or Path(sysconfig.get_path("include"), "Python.h").exists(),
     )
     podman = system_packages.available(["podman"]).offered.get("podman", "")
-    needs = system_packages.needs_of(groups, interpreter, podman)
-    found = system_packages.available(system_packages.names(needs))
-    return system_packages.missing(needs, found.installed, found.offered)
+    return system_packages.needs_of(groups, interpreter, podman)
 
 
 def not_root_message(absent: Sequence[system_packages.Missing]) -> str:

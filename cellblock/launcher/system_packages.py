@@ -32,6 +32,10 @@ class Need:
     alternatives: tuple[tuple[str, ...], ...]
     optional: bool = False
 
+    def is_met(self, installed: Collection[str]) -> bool:
+        """Whether one of the alternatives is there, whole."""
+        return any(all(package in installed for package in choice) for choice in self.alternatives)
+
 
 def _one(package: str, why: str, *, optional: bool = False) -> Need:
     return Need(why, ((package,),), optional)
@@ -207,7 +211,7 @@ def missing(needs: Iterable[Need], installed: Collection[str], offered: Collecti
     """
     found = []
     for need in needs:
-        if any(all(package in installed for package in choice) for choice in need.alternatives):
+        if need.is_met(installed):
             continue
         for choice in need.alternatives:
             wanted = tuple(package for package in choice if package not in installed)

@@ -26,7 +26,7 @@ _PLACE = """\
 kubernetes:
   namespace: {space}
   registry: {repository}
-  images: {{jail: "{jail}"}}
+  images: {{jail: "{jail}", jail-init: "{jail_init}"}}
   cgroup: disabled
   jail: {{size: 1Gi, storage_class: by-hand, plain_http: true}}
   state: {{size: 1Gi, storage_class: by-hand}}
@@ -94,11 +94,19 @@ def bring_images(
     kubernetes: Kubernetes, roles: Sequence[str] = ROLES, variant: str = "debian13", *, jail: bool = True
 ) -> None:
     """Have the images of `roles` on the nodes, and that of the jail where `jail_image` finds it."""
+    if "jail-init" in roles and init_variant(variant) != variant:
+        bring_images(kubernetes, ("jail-init",), init_variant(variant), jail=False)
+        roles = [role for role in roles if role != "jail-init"]
     images = (*roles, *(("jail",) if jail else ()))
     result = build_images(BuildRequest(images, variant), Events())
     assert kubernetes_bench.bring_images(kubernetes, result, roles) == REPOSITORY
     if jail:
         assert kubernetes_bench.jail_layout(kubernetes, result) == jail_image(kubernetes, variant)
+
+
+def init_variant(variant: str) -> str:
+    """Of which variant jail-init is for a cluster of `variant`: debian12 cannot have one."""
+    return "debian13" if variant == "debian12" else variant
 
 
 def own_name(image: str, tag: str = "debian13") -> str:
@@ -130,7 +138,8 @@ def running_cluster(
         push(jail_image(kubernetes, variant), f"docker://{jail}")
         kubernetes.apply(*made)
         path = folder / "cluster.yaml"
-        place = _PLACE.format(space=space, jail=jail, repository=REPOSITORY)
+        init = own_name("jail-init", init_variant(variant))
+        place = _PLACE.format(space=space, jail=jail, jail_init=init, repository=REPOSITORY)
         path.write_text(f"variant: {variant}\n{text}{place}{more}")
         render_to(path, folder / "rendered")
         older = older_folder(folder / "rendered", folder / "older")

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pty
 import subprocess
@@ -68,6 +69,7 @@ def test_a_session_is_told_when_its_login_node_ends(cluster: tuple[Asked, Site])
     _, site = cluster
     outer, inner = pty.openpty()
     kubernetes = site.kubernetes
+    first = kubernetes.get("pod/login-0", f"--namespace={site.space}")["metadata"]["uid"]
     enter = ("jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", PROOF_USER, "--", "sleep", "100")
     command = (f"{kubernetes.folder}/bin/kubectl", f"--kubeconfig={kubernetes.configuration}", "exec")
     where = ("--stdin", "--tty", f"--namespace={site.space}", "login-0", "--", *enter)
@@ -83,14 +85,16 @@ def test_a_session_is_told_when_its_login_node_ends(cluster: tuple[Asked, Site])
         finally:
             session.kill()
             os.close(outer)
-    site.until(
-        "another login node",
-        lambda: (
-            kubernetes.get("statefulset/login", f"--namespace={site.space}")["status"].get("readyReplicas")
-            == 1
-        ),
-        180,
-    )
+    site.until("another login node", lambda: _other_is_ready(site, first), 180)
+
+
+def _other_is_ready(site: Site, first: str) -> bool:
+    found = site.kubernetes.run("get", "pod/login-0", f"--namespace={site.space}", "--output=json")
+    if found.returncode:
+        return False
+    pod = json.loads(found.stdout)
+    conditions = {one["type"]: one["status"] for one in pod["status"].get("conditions", ())}
+    return bool(pod["metadata"]["uid"] != first and conditions.get("Ready") == "True")
 
 
 def test_of_two_controllers_the_second_goes_on(cluster: tuple[Asked, Site]) -> None:
