@@ -9,8 +9,13 @@ from typing import Any
 import pytest
 import yaml
 
+from cellblock import paths
+from cellblock.build.rendering import render_images
+from cellblock.definition import load_images
 from cellblock.errors import UsageError
+from cellblock.graph import build_order
 from cellblock.kubernetes.release_1_20 import for_1_20
+from cellblock.variants import load_variants
 from tests.kubernetes.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
 
@@ -44,6 +49,24 @@ def test_no_command_reads_a_configuration_that_nobody_has_tried(tmp_path: Path) 
     # slurmrestd reads it once, when it starts.
     tried = {(name, "/etc/cellblock/slurm") for name in ("controller", "health", "login", "metrics")}
     assert mounted == {*tried, ("rest", "/etc/slurm")}
+
+
+def test_each_pod_has_what_says_to_slurm_who_asks(tmp_path: Path) -> None:
+    """with auth/slurm sackd, where no daemon of Slurm's says so itself"""
+    folder = paths.PROJECT / "images"
+    images = load_images(folder)
+    made = render_images(load_variants(folder / "variants.yaml")["debian13"], build_order(images, images))
+    roles = {}
+    for one in objects(rendered(tmp_path, FILE.replace("name: pods\n", "name: pods\nauth: slurm\n"))):
+        if one["kind"] in ("StatefulSet", "Deployment"):
+            for container in one["spec"]["template"]["spec"]["containers"]:
+                image = container["image"].rpartition("/")[2].partition(":")[0]
+                command = container.get("command") or images[image].fields.entrypoint
+                if "cellblock-init" in command or image == "metrics":
+                    roles[command[-1]] = "sackd" in made[image].packages
+    # Daemons that say so themselves.
+    del roles["controller"], roles["accounting"]
+    assert roles == dict.fromkeys(("login", "health", "worker", "cellblock-metrics"), True)
 
 
 def test_nodes_are_spread_over_machines_as_their_set_says(tmp_path: Path) -> None:
