@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The compiled mount core; native/cffi/jail_core.py lists what is in it. Used by jail.mount_core alone."""
+"""The compiled mount core; native/cffi/jail_core.py lists what is in it. Tests alone use it, by tests.spank_jail.mount_core."""
 
 from typing import Any
 
