@@ -3,6 +3,8 @@
 
 A key is the SHA-256 over named inputs, each a digest of its own, so that the input that changed
 can be named. Keys of needed images are inputs: a change below changes all that stands on it.
+
+The inputs of an image are listed in build/image_plan.py, those of a layer in build/layer_graph.py.
 """
 
 from __future__ import annotations

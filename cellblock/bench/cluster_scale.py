@@ -71,7 +71,7 @@ class Measured:
     """The running cluster `name`, of the cluster file `file`; `user` is one of the jail's."""
 
     def __init__(self, name: str, file: Path, user: str, more: Mapping[str, str]) -> None:
-        self._name, self._user, self._more = name, user, more
+        self._name, self._user = name, user
         jail = ("jail-enter", "--user", user, "--")
         steps = f"cd /; for _ in $(seq {_STEPS}); do srun --mpi=none true; done"
         in_allocation = ("salloc", "--quiet", "--nodelist=worker-1", "-n1", "bash", "-c", steps)

@@ -77,7 +77,6 @@ kubernetes:
 """
 """The cluster file. A machine of two processors has it all: pods ask for less than Slurm gives away."""
 
-_PULL_S = 600
 _READY_S = 240
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Order statistics of measurements."""
+"""Computes percentiles of measurements, and how uncertain they are."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data as YAML that a person may read: keys in the given order, scripts as literal blocks, no aliases."""
+"""Writes data as YAML that a person may read: keys in order, scripts as literal blocks, no aliases."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class InstalledPackage:
 
 
 def is_database(entry: Entry) -> bool:
-    """Whether a reader must keep a file for `installed_packages` and `owned_paths`."""
+    """Whether a reader must keep a file to read the database from it."""
     return entry.path == STATUS or _LIST.fullmatch(entry.path) is not None
 
 

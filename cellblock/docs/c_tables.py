@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""References that come from tables of the C sources: mount plan, plugstack.conf, enroot's settings.
+"""Makes reference pages from tables in C sources: mount plan, plugstack.conf, enroot's settings.
 
 The names, types and defaults are read from the sources. The meanings are written here, and `page` raises
 `StaleDocsError` when a source knows a name that has no meaning here, or the other way round.

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cellblock.debian.package_database import STATUS, is_database
 from cellblock.inspect.entry_diff import changes, privileges
-from cellblock.inspect.owners import STATUS, installed, is_database, merged_path, owners
+from cellblock.inspect.owners import installed, merged_path, owners
 from cellblock.oci.contents import Contents, ContentsReader
 from cellblock.oci.layer_tar import Entry
 from cellblock.oci.layout import Layout, StoredImage

@@ -10,9 +10,9 @@ from pathlib import Path
 from cellblock.errors import CellblockError, UsageError
 from cellblock.inspect.diff import NamedImage
 from cellblock.oci.layout import Layout
+from cellblock.store.image_store import PREFIX
 from cellblock.yaml_source import nearest
 
-_PREFIX = "localhost/cellblock/"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
@@ -38,11 +38,11 @@ class ImageNames:
     def variant(self, name: str) -> Mapping[str, NamedImage]:
         """All built images of a variant, by the images' names. Raises UsageError when there are none."""
         found = {
-            reference.removeprefix(_PREFIX).partition(":")[0]: NamedImage(
-                reference.removeprefix(_PREFIX), self._store, self._store.stored(descriptor)
+            reference.removeprefix(PREFIX).partition(":")[0]: NamedImage(
+                reference.removeprefix(PREFIX), self._store, self._store.stored(descriptor)
             )
             for reference, descriptor in sorted(self._store.references().items())
-            if reference.startswith(_PREFIX) and reference.endswith(f":{name}")
+            if reference.startswith(PREFIX) and reference.endswith(f":{name}")
         }
         if not found:
             raise UsageError(
@@ -56,21 +56,21 @@ class ImageNames:
         if text.startswith("oci:"):
             return _of_layout(text)
         known = self._store.references()
-        for reference in (text, f"{_PREFIX}{text}", f"{_PREFIX}{text}:{self._default}"):
+        for reference in (text, f"{PREFIX}{text}", f"{PREFIX}{text}:{self._default}"):
             if reference in known:
                 return NamedImage(
-                    reference.removeprefix(_PREFIX), self._store, self._store.stored(known[reference])
+                    reference.removeprefix(PREFIX), self._store, self._store.stored(known[reference])
                 )
         if _DIGEST.fullmatch(text) and self._store.has(text):
             return NamedImage(text[:19], self._store, self._store.image(text))
-        name, _, variant = text.removeprefix(_PREFIX).partition(":")
+        name, _, variant = text.removeprefix(PREFIX).partition(":")
         if name in self._images and (variant or self._default) in self._variants:
             variant = variant or self._default
             raise UsageError(
                 f"{name} of {variant} was not built in this checkout",
                 hint=f"build it: `build.py build {name} -v {variant}`",
             )
-        built = [reference.removeprefix(_PREFIX) for reference in known if ".key-" not in reference]
+        built = [reference.removeprefix(PREFIX) for reference in known if ".key-" not in reference]
         near = nearest(text, [*self._images, *self._variants, *built])
         raise UsageError(f"there is no image '{text}'; {near}", hint="see `build.py targets`")
 

@@ -11,19 +11,11 @@ from collections.abc import Iterable
 
 from cellblock.debian.status import packages_of
 from cellblock.oci.contents import LayerContents
-from cellblock.oci.layer_tar import Entry
 
 _INFO = "var/lib/dpkg/info/"
-STATUS = "var/lib/dpkg/status"
 
 # Directories that are links into /usr on merged systems, while packages still name files by them.
 _MERGED = re.compile(r"(?:bin|sbin|lib|lib32|lib64|libx32)/")
-
-
-def is_database(entry: Entry) -> bool:
-    """Whether a reader must keep the file's contents for `owners` and `installed`."""
-    path = entry.path
-    return path == STATUS or (path.startswith(_INFO) and path.endswith(".list"))
 
 
 def merged_path(path: str) -> str:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
+from cellblock.debian.package_database import is_database
 from cellblock.errors import CellblockError
 from cellblock.inspect.image_graph import ImageGraph
 from cellblock.inspect.layer_bytes import Part, parts_of
-from cellblock.inspect.owners import is_database, owners
+from cellblock.inspect.owners import owners
 from cellblock.inspect.sharing import Pull, SharedLayer, pull, shared_layers
 from cellblock.oci.contents import ContentsReader
 from cellblock.oci.layout import Layout

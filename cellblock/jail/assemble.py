@@ -23,7 +23,7 @@ from cellblock.events import Events, Progress, State, SubjectState
 from cellblock.jail.source.directory import DirectorySource
 from cellblock.jail.source.find import find_source
 from cellblock.jail.source.identity import Source, SourceIdentity
-from cellblock.jail.source.image import release
+from cellblock.jail.source.image import NOTE, release
 from cellblock.jail.source.image_core import Assembly, ImageError, Summary, Target, assembling
 from cellblock.jail.source.known_digests import records_folder
 from cellblock.jail.source.listings import LayerListings
@@ -49,9 +49,6 @@ _SLOW_S = 0.0002
 _SLOW_JOBS = 64
 """There a thread spends its time waiting. On a local disk more threads than processors wait for each other's
 directories, spinning: on ext4 from which much was removed just before, four on two took twice the time."""
-
-NOTE = "mounted-image"
-"""File of a staging folder that names the image that its writer had mounted."""
 
 
 @dataclass(frozen=True)

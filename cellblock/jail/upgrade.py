@@ -17,7 +17,6 @@ from cellblock.events import Events, Progress
 from cellblock.jail.apply import transaction
 from cellblock.jail.apply.local_reuse import copy_from_tree
 from cellblock.jail.apply.transaction_runner import (
-    NOTE,
     UpgradeResult,
     carry_out,
     exclusive_writer,
@@ -33,6 +32,7 @@ from cellblock.jail.source import scan
 from cellblock.jail.source.directory import DirectorySource
 from cellblock.jail.source.find import find_source
 from cellblock.jail.source.identity import Source, SourceIdentity
+from cellblock.jail.source.image import NOTE
 from cellblock.jail.source.known_digests import known_digests
 from cellblock.jail.source.listings import LayerListings
 from cellblock.jail.source.scan import Blobs, Reading, SourceScan

@@ -14,7 +14,6 @@ from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
 from cellblock.jail.apply import transaction
 from cellblock.jail.apply.transaction_runner import (
-    NOTE,
     carry_out,
     exclusive_writer,
     open_volume,
@@ -27,6 +26,7 @@ from cellblock.jail.merge.change_plan import Action, Plan, Verb
 from cellblock.jail.merge.intended_changes import give_back_times
 from cellblock.jail.source import scan
 from cellblock.jail.source.find import find_source
+from cellblock.jail.source.image import NOTE
 from cellblock.jail.source.listings import LayerListings
 from cellblock.jail.source.scan import Blobs, Reading
 from cellblock.jail.tree.access import Blocked, TreeAccess

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Prometheus' operator and Grafana are given, as extra files: not each cluster knows such objects."""
+"""Objects for Prometheus' operator and Grafana, in files of their own: not each cluster knows their kinds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes on demand: the templates of their pods, and the right to make them (node_pods.py is who does)."""
+"""Nodes on demand: templates of their pods, and the right to make them for the container of node_pods.py."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantities as the API writes them: `kubectl apply` would find 1024Mi, there 1Gi, changed each time."""
+"""Writes memory and processors as the API does: for 1024Mi it has 1Gi, and `kubectl apply` sees a change."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a command does when nobody reads its output any more (`| head`): it ends with 141, and says nothing.
+"""Ends a command whose output nobody reads any more (`| head`): with 141, and without a word.
 
 Standard library only: the launcher writes before there is anything else.
 """

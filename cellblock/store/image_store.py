@@ -19,6 +19,8 @@ from cellblock.oci.layout import Layout
 from cellblock.oci.model import Descriptor
 from cellblock.store import checkout
 
+PREFIX = "localhost/cellblock/"
+"""What the names of images begin with; IMAGE:VARIANT follows."""
 BY_KEY = ".key-"
 """In a name that says which inputs an image was made of: it means the same to every checkout."""
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the cleanup process of a step's container, once it is needed, and names its cluster. container.c, image.c, save.c and
+/* Starts the cleanup process of a step's container as soon as something needs it, and names the cluster. container.c, image.c, save.c and
  * pyxis/slurm/plugin.c call it. */
 #define _GNU_SOURCE
 #include "container_state.h"

@@ -126,7 +126,7 @@ static int meet(struct job *job)
 }
 
 /* Of several values the best counts: a pair is as slow as its slower node. */
-static void take(struct active_result *result, const char *text)
+static void read_answer(struct active_result *result, const char *text)
 {
 	double value;
 
@@ -158,7 +158,7 @@ static int tell(struct job *job, enum active_kind kind, const char *command, dou
 		if (text == line || rank >= job->n)
 			return -1;
 		if (kind != ACTIVE_KINDS)
-			take(&job->nodes[job->place[rank]]->results[kind], text + strspn(text, " "));
+			read_answer(&job->nodes[job->place[rank]]->results[kind], text + strspn(text, " "));
 	}
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes there are, and which of them are due. active_checks.c calls it. */
+/* Lists the nodes, and chooses those that are due for a measurement. active_checks.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the quick checks share. All of node-checks calls it. */
+/* Says verdicts, keeps values from one look to the next, and bounds time: for the quick checks, which all call it. */
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides over drains. node_health.c calls it.
+/* Decides whether the node is drained, and whether a drain of ours ends. node_health.c calls it.
  *
  * Whether others are drained is asked before and after: nodes that find the same fault at the same moment all see none before, and those
  * beyond the budget, by time and name, take their drains back. Who comes late is seen in a later turn, for a drained node looks again in

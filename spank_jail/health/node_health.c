@@ -211,7 +211,7 @@ static void leave_out(const struct health_check **chosen, size_t n, struct healt
 }
 
 /* Counts verdicts from standard input. */
-static int take(struct health_turn *turn)
+static int count_given(struct health_turn *turn)
 {
 	scoped_free char *file = text_format("%s/state", turn->folder);
 	scoped_free char *line = NULL;
@@ -314,7 +314,7 @@ static int run(struct health_turn *turn, const struct request *request, bool *un
 		}
 		return 0;
 	}
-	if (request->mode == MODE_TAKE ? take(turn) : count(turn, request->mode)) {
+	if (request->mode == MODE_TAKE ? count_given(turn) : count(turn, request->mode)) {
 		fprintf(stderr, PROGRAM ": %s: what was found cannot be written: %s; make room in /run\n", turn->folder,
 			strerrordesc_np(errno));
 		return 1;

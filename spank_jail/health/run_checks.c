@@ -199,7 +199,7 @@ static bool start(struct running *run, const char *state, const char *node)
 }
 
 /* The first bytes; the rest is read so that the check is not held up by it. */
-static void take(struct running *run)
+static void read_output(struct running *run)
 {
 	char part[4096];
 	ssize_t got;
@@ -222,7 +222,7 @@ static void judge(struct running *run, int status)
 	char text[HEALTH_TEXT_SIZE];
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 
-	take(run);
+	read_output(run);
 	run->text[run->length] = 0;
 	if (run->killed) {
 		snprintf(text, sizeof(text), "no end after %u s", run->check->limit_s);
@@ -253,7 +253,7 @@ static void look(struct running *run, const char *state)
 {
 	int status;
 
-	take(run);
+	read_output(run);
 	if (waitpid(run->pid, &status, WNOHANG) == run->pid) {
 		/* What it left behind. */
 		kill(-run->pid, SIGKILL);

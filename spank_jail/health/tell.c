@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells of the node's health. node_health.c calls it. */
+/* Prints the node's health, and tells it to the exporter by a file, to slurmctld by the node's comment. node_health.c calls it. */
 #define _GNU_SOURCE
 #include "tell.h"
 

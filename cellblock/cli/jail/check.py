@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -169,7 +168,10 @@ def _diff(volume: Path, tar: Path | None, too_long: TooLong, *, files: bool, as_
 
     if tar is not None:
         members = code.export(volume, tar, too_long)
-        print(json.dumps({"tar": str(tar), "members": members}) if as_json else f"{tar}: {members} members")
+        if as_json:
+            print_json({"tar": tar, "members": members})
+        else:
+            print(f"{tar}: {members} members")
         return
     if files:
         for one in code.changes(volume, too_long):

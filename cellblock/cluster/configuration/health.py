@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The health of nodes as slurm.conf and node-health's own file have it (docs/health.md)."""
+"""Works out the settings of health checks, for slurm.conf and node-health's own file (docs/health.md)."""
 
 from __future__ import annotations
 

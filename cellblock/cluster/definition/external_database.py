@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounting's database where it is not the cluster's own: a server of the site's, and the way there."""
+"""The accounting's database on a server of the site's: its address, user, password and certificates."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from cellblock.jail.apply.transaction import Transaction
 from cellblock.jail.merge import change_plan
 from cellblock.jail.merge.action_lists import kept, last_of_shared
 from cellblock.jail.merge.change_plan import Finding, Plan
-from cellblock.jail.source.image import release
+from cellblock.jail.source.image import NOTE, release
 from cellblock.jail.source.scan import Blobs
 from cellblock.jail.tree import databases
 from cellblock.jail.tree.access import Blocked, TreeAccess
@@ -45,8 +45,6 @@ from cellblock.privilege import require_root
 
 if TYPE_CHECKING:  # an upgrade at rest does without the core
     from cellblock.jail.tree.unsupported import Loss
-
-NOTE = "mounted-image"
 
 
 Check = Callable[[], None]

@@ -19,13 +19,12 @@ from pathlib import Path
 
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from cellblock.jail.apply.transaction_runner import NOTE
 from cellblock.jail.backup import listing, restore_commit
 from cellblock.jail.backup.reconcile import Reconciled, reconcile
 from cellblock.jail.backup.repository import Repository
 from cellblock.jail.backup.restic import Restic, ResticError, Snapshot, pattern
 from cellblock.jail.comparison import differing
-from cellblock.jail.source.image import release
+from cellblock.jail.source.image import NOTE, release
 from cellblock.jail.tree.removal import remove_tree
 from cellblock.jail.volume import filesystem_capabilities
 from cellblock.jail.volume.filesystem_capabilities import CONSEQUENCES

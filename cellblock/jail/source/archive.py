@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An OCI layout in a tar (`oci-archive:FILE`) as a source; it is read in place and not unpacked."""
+"""Fills a jail from an OCI layout in a tar (`oci-archive:FILE`), which is read in place and not unpacked."""
 
 from __future__ import annotations
 

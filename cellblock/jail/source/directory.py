@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A directory that holds a root filesystem, as a source."""
+"""Fills a jail from a directory that holds a root filesystem."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image in the storage of podman and buildah on this machine, as a source."""
+"""Fills a jail from an image in the storage of podman and buildah on this machine."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from cellblock.jail.source.identity import SourceIdentity, from_labels
 from cellblock.jail.source.stream import SourceStream
 from cellblock.jail.source.tar import TAR_NAME
 from cellblock.process import Programs
+
+NOTE = "mounted-image"
+"""File of a working folder that names the image that is mounted for it; `release` unmounts it."""
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An OCI layout in a directory, as a source: `oci:DIR[:TAG]`."""
+"""Fills a jail from an OCI layout in a directory: `oci:DIR[:TAG]`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image in a registry as a source; its layers go from the connection into the tree, never stored."""
+"""Fills a jail from an image in a registry: layers go from the connection into the tree, never stored."""
 
 from __future__ import annotations
 

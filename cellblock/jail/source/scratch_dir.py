@@ -20,11 +20,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.jail.source.image import release
+from cellblock.jail.source.image import NOTE, release
 from cellblock.jail.source.known_digests import records_folder
 
-NOTE = "mounted-image"
-"""File of the folder that names the image that was mounted for it."""
 _LOCK = "lock"
 _YOUNG_S = 10.0
 

@@ -12,9 +12,7 @@ from cellblock.errors import CellblockError
 from cellblock.jail.source.identity import SourceIdentity
 from cellblock.jail.source.layout import LayoutSource
 from cellblock.jail.source.stream import SourceStream
-from cellblock.store.image_store import image_store
-
-PREFIX = "localhost/cellblock/"
+from cellblock.store.image_store import PREFIX, image_store
 
 
 @dataclass

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tar file of a root filesystem, compressed or not, as a source."""
+"""Fills a jail from a tar file of a root filesystem, compressed or not."""
 
 from __future__ import annotations
 

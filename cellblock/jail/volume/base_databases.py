@@ -16,8 +16,9 @@ from cellblock.errors import CellblockError
 from cellblock.files import durable
 from cellblock.jail.source import scan
 from cellblock.jail.source.find import find_source
+from cellblock.jail.source.image import NOTE
 from cellblock.jail.source.scan import Reading, database_digests
-from cellblock.jail.source.scratch_dir import NOTE, scratch_dir
+from cellblock.jail.source.scratch_dir import scratch_dir
 from cellblock.jail.tree import databases
 from cellblock.jail.tree.databases import DamagedDatabasesError, SystemDatabases
 from cellblock.jail.volume.volume import Volume, VolumeState

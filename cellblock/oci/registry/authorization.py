@@ -18,7 +18,13 @@ from urllib.parse import urlencode, urljoin, urlsplit
 
 from cellblock.oci.registry.connection import is_loopback
 from cellblock.oci.registry.credentials import Credential, FindCredential, Search, find_credential
-from cellblock.oci.registry.errors import CredentialsMissing, Denied, RegistryError, answer_error
+from cellblock.oci.registry.errors import (
+    Denied,
+    RegistryError,
+    answer_error,
+    credentials_missing,
+    not_accepted,
+)
 from cellblock.oci.registry.transport import Answer, Transport
 
 # What a token server means that names no lifetime (token specification), in seconds.
@@ -118,14 +124,14 @@ class Authorization:
         host, search = self._transport.host, self._search(path)
         refused = answer_error(host, doing, answer.status, answer.headers, answer.body)
         if search.credential is None and (answer.status == 401 or self._challenge is not None):
-            return _missing(host, f"{refused.message}: no credentials for {host}", search)
+            return credentials_missing(host, f"{refused.message}: no credentials for {host}", search.places)
         if (
             answer.status == 401
             and search.credential
             and self._challenge
             and self._challenge.scheme == "basic"
         ):
-            return _not_accepted(host, search.credential, answer)
+            return not_accepted(host, _name(search.credential), search.credential.source, answer.status)
         who = ""
         if search.credential is not None and self._challenge is not None:
             who = f" (asked as {_name(search.credential)}, from {search.credential.source})"
@@ -151,7 +157,8 @@ class Authorization:
     def _basic_credential(self, path: str) -> Credential:
         search, host = self._search(path), self._transport.host
         if search.credential is None:
-            raise _missing(host, f"{host}: it wants a user and a password, and there are none", search)
+            message = f"{host}: it wants a user and a password, and there are none"
+            raise credentials_missing(host, message, search.places)
         self._not_in_the_clear(self._base)
         return search.credential
 
@@ -210,12 +217,12 @@ class Authorization:
 
     def _token_refused(self, path: str, realm: str, answer: Answer) -> RegistryError:
         host, search = self._transport.host, self._search(path)
-        server = urlsplit(realm).netloc
+        who = f"{host}: its token server {urlsplit(realm).netloc}"
         if search.credential is None:
-            return _missing(
-                host, f"{host}: its token server {server} asks for credentials, and none were found", search
+            return credentials_missing(
+                host, f"{who} asks for credentials, and none were found", search.places
             )
-        return _not_accepted(f"{host}: its token server {server}", search.credential, answer)
+        return not_accepted(who, _name(search.credential), search.credential.source, answer.status)
 
     def _not_in_the_clear(self, url: str) -> None:
         """Credentials go over plain http where the user asked for it, and on this machine."""
@@ -238,24 +245,5 @@ def _basic(credential: Credential) -> str:
     return "Basic " + base64.b64encode(pair.encode()).decode()
 
 
-def _not_accepted(who: str, credential: Credential, answer: Answer) -> Denied:
-    host = who.partition(": ")[0]
-    return Denied(
-        f"{who}: it does not accept {_name(credential)} and the secret from {credential.source}",
-        hint=f"log in again: `skopeo login {host}`",
-        status=answer.status,
-    )
-
-
 def _name(credential: Credential) -> str:
     return credential.username or "the holder of an identity token"
-
-
-def _missing(host: str, message: str, search: Search) -> CredentialsMissing:
-    places = "".join(f"\n    - {place}" for place in search.places)
-    return CredentialsMissing(
-        f"{message}\n  looked for in:{places}",
-        hint=f"log in (`skopeo login {host}`, `podman login`, `docker login`), or set "
-        "CELLBLOCK_REGISTRY_USER and CELLBLOCK_REGISTRY_PASSWORD",
-        status=401,
-    )

@@ -7,7 +7,7 @@ import errno
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
@@ -137,6 +137,27 @@ def answer_error(
         )
     return RegistryError(
         text, hint="what the registry said names the reason; its log has more", status=status, codes=codes
+    )
+
+
+def credentials_missing(host: str, message: str, places: Sequence[str]) -> CredentialsMissing:
+    """The error where a registry wants credentials and none were found at `places`."""
+    looked = "".join(f"\n    - {place}" for place in places)
+    return CredentialsMissing(
+        f"{message}\n  looked for in:{looked}",
+        hint=f"log in (`skopeo login {host}`, `podman login`, `docker login`), or set "
+        "CELLBLOCK_REGISTRY_USER and CELLBLOCK_REGISTRY_PASSWORD",
+        status=401,
+    )
+
+
+def not_accepted(who: str, name: str, source: str, status: int) -> Denied:
+    """The error where `who`, HOST or "HOST: its ...", refuses the credentials of `name` from `source`."""
+    host = who.partition(": ")[0]
+    return Denied(
+        f"{who}: it does not accept {name} and the secret from {source}",
+        hint=f"log in again: `skopeo login {host}`",
+        status=status,
     )
 
 

@@ -68,7 +68,7 @@ static void give_back(int fd)
 	is_large[fd] = false;
 }
 
-static bool take(int fd, size_t bytes)
+static bool reserve(int fd, size_t bytes)
 {
 	if (bytes <= LARGE || is_large[fd])
 		return true;
@@ -148,7 +148,7 @@ static bool may_begin(int fd, unsigned char *text, size_t size)
 	/* HTTP */
 	if (ntohl(length) > LARGEST)
 		return true;
-	return clear_flags(text + sizeof(length), size - sizeof(length)) && take(fd, ntohl(length));
+	return clear_flags(text + sizeof(length), size - sizeof(length)) && reserve(fd, ntohl(length));
 }
 
 /* Before `size` bytes are read, for which there is room that is not yet used. */
@@ -168,7 +168,7 @@ static bool may_read(int fd, size_t size)
 		left[fd] = size == sizeof(uint32_t) ? 0 : size;
 		is_at_header[fd] = has_headers && left[fd];
 	}
-	return !is_by_length[fd] || take(fd, size);
+	return !is_by_length[fd] || reserve(fd, size);
 }
 
 static ssize_t judge(int fd, unsigned char *text, ssize_t got)

@@ -22,9 +22,8 @@ from cellblock.events import Events
 from cellblock.jail.assemble import assemble
 from cellblock.jail.rollback import rollback
 from cellblock.jail.source.find import find_source
-from cellblock.jail.source.image import ImageSource
+from cellblock.jail.source.image import NOTE, ImageSource
 from cellblock.jail.source.image_core import LayerBytes, Pick, Target, assembling
-from cellblock.jail.source.scratch_dir import NOTE
 from cellblock.jail.source.stream import opener
 from cellblock.jail.upgrade import plan_upgrade, upgrade
 from cellblock.jail.volume.volume import Volume

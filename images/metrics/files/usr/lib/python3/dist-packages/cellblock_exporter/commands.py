@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks slurmctld by Slurm's commands, where it has no endpoints of its own: one command a kind.
+"""Gets Slurm's figures from squeue, scontrol and sdiag, where slurmctld has no endpoints of its own.
 
 Jobs are asked for with fields, not with `--json`: 50,000 jobs are megabytes instead of hundreds
 (docs/decisions/metrics-exporter.md).

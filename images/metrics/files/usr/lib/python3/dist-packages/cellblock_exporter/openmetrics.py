@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's own endpoints, of slurmctld from 25.11.5 on: checked line by line, and passed on.
+"""Gets Slurm's figures from slurmctld's own endpoints (25.11.5 on), checks each line, and passes it on.
 
 Their names say bytes, and their memory is in MiB (seen in 26.05.5): it is passed on in bytes.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what is to be done, from what Slurm wants and what pods there are. It does nothing itself.
+"""Decides which pods to make and remove, by what Slurm wants and which there are. It does neither itself.
 
 A request that a node be up goes this way: no pod -> a pod is made -> it starts -> it is ready. A pod that
 cannot start within the time of its set, or for a reason that time does not cure, is given up: Slurm is told,

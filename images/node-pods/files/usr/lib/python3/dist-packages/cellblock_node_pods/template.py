@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods' templates, a file SET.json each: what a StatefulSet has as `template`."""
+"""Reads the templates of pods, one file SET.json for each node set, and makes pods of them."""
 
 from __future__ import annotations
 
