@@ -51,9 +51,12 @@ def test_who_refuses_is_tried_six_times_and_who_is_nowhere_three(
     monkeypatch.setattr(Transport, "_sleep", lambda _self, _seconds: None)
     host = host.replace("PORT", str(free_port()))
     transport, made = Transport(host, ConnectionOptions(environ={})), 0
+
+    def ask() -> None:
+        nonlocal made
+        made += 1
+        transport.request("GET", f"http://{host}/v2/", "ask it")
+
     with pytest.raises(RegistryUnreachable):
-        for attempt in transport.retrying():
-            with attempt:
-                made += 1
-                transport.request("GET", f"http://{host}/v2/", "ask it")
+        transport.retrying()(ask)
     assert made == tries
