@@ -10,6 +10,7 @@ from statistics import median
 import docker
 
 from cellblock.bench.percentile import percentile
+from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_exec import run_inside
 from cellblock.cluster.engine.container_specs import container_name
@@ -69,6 +70,6 @@ def _run(client: docker.DockerClient, cluster: str, node: str, command: Sequence
     if status:
         raise CellblockError(
             f"{node}: {command[0]} ended with status {status}: {text.strip()}",
-            hint=f"`build.py shell {node}` looks at the node",
+            hint=f"`build.py logs {node}{name_option(cluster)}` prints what the node said",
         )
     return text

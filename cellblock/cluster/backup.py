@@ -175,6 +175,12 @@ def restore(name: str, file: Path, events: Events) -> Path:
     same call again. Returns a backup of what the cluster had. Raises UsageError when the backup is another
     cluster's, or jobs run; CellblockError when `file` is no whole backup or the database fails.
     """
+    if not file.is_file():
+        what = "is no file" if file.exists() else "there is no file of that name"
+        raise UsageError(
+            f"{file}: {what}",
+            hint=f"name one that `build.py cluster backup FILE{name_option(name)}` has made",
+        )
     with _fails_as(f"{file}: the backup could not be restored"), tarfile.open(file, "r:") as archive:
         found = check_backup(archive, file)
         known = state.require(name)

@@ -213,7 +213,8 @@ def check_volume(spec: ClusterSpec) -> None:
         raise CellblockError(
             f"the jail in {spec.volume} is of Slurm {release or '(unknown)'}, the cluster's images are of "
             f"{spec.variant.release}: client commands and plugins would not match",
-            hint="start it with the variant of its jail, then upgrade it: `build.py cluster upgrade`; "
+            hint="start it with the variant of its jail, then upgrade it: "
+            f"`build.py cluster upgrade{name_option(spec.name)}`; "
             f"or use another volume for {spec.variant.name} (`up --name NAME` makes one), or delete "
             f"this one with all that users wrote: `build.py down --purge{name_option(spec.name)}`",
         )

@@ -40,6 +40,10 @@ GIVEN = "packages-given"
 """What it is called in the folder of a site that is written for another Slurm."""
 SUMS = "SHA256SUMS"
 OLDEST = "22.05"
+_BILL = "sbom.spdx.json"
+# What an earlier run may have left in the folder, below it and right in it.
+_BELOW = {"debian": (".deb", ".changes", ".buildinfo"), "rpm": (".rpm",)}
+_TOP = (_BILL, SUMS, f"{SUMS}.sig")
 _HEADERS = "slurm-headers"
 # 0x180b05 is 24.11.5.
 _NUMBER = re.compile(r"^#define\s+SLURM_VERSION_NUMBER\s+0x([0-9a-f]{6})\b", re.MULTILINE)
@@ -63,8 +67,9 @@ class PackagesRequest:
 def make_packages(request: PackagesRequest, events: Events) -> tuple[str, ...]:
     """Build the packages and write them below `request.output`; the paths of all files in there, sorted.
 
-    Raises UsageError for headers that are none, and as `build_images` does.
+    Raises UsageError for headers that are none and a folder of something else, and as `build_images` does.
     """
+    _check_folder(request.output)
     name, sites = IMAGE, request.build.sites
     if request.slurm or request.plugin_dir:
         name, sites = GIVEN, (*sites, _site(request.slurm, request.plugin_dir))
@@ -73,7 +78,7 @@ def make_packages(request: PackagesRequest, events: Events) -> tuple[str, ...]:
     asked = SubjectRequest((name,), result.variant.name, sites=build.sites)
     with open_subjects(asked, events) as (subject,):
         files = _files(ContentsReader(subject.layout, keep=lambda entry: True), subject.image)
-        files["sbom.spdx.json"] = write_spdx(bill_of(subject, created=created_of(subject)))
+        files[_BILL] = write_spdx(bill_of(subject, created=created_of(subject)))
     sums = "".join(f"{_sha256(data)}  {name}\n" for name, data in sorted(files.items())).encode()
     files[SUMS] = sums
     if request.signer:
@@ -158,6 +163,25 @@ def _files(reader: ContentsReader, image: object) -> dict[str, bytes]:
 
 def _sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def _check_folder(output: Path) -> None:
+    """Raise UsageError for a folder with something else in it than packages: before minutes of compiling."""
+    if not output.is_dir():
+        if output.exists():
+            raise UsageError(f"--output {output}: is no folder", hint="give a new folder")
+        return
+    for path in sorted(output.iterdir()):
+        kinds = _BELOW.get(path.name) if path.is_dir() else None
+        inside = sorted(path.iterdir()) if kinds else ()
+        strange = next((one for one in inside if one.suffix not in (kinds or ())), None)
+        if not kinds and (path.name not in _TOP or path.is_dir()):
+            strange = path
+        if strange:
+            raise UsageError(
+                f"--output {output}: holds what is not of packages, as {strange.relative_to(output)}",
+                hint="give a new folder, or an empty one",
+            )
 
 
 def _write(output: Path, files: dict[str, bytes]) -> None:

@@ -115,10 +115,20 @@ def test_what_errors_tell_to_type_exists() -> None:
 
 def test_a_command_about_a_cluster_names_it() -> None:
     """Or it is about another: that of the default name."""
-    pattern = r"`(?:python3 )?build\.py (?:up|down|shell|status|logs|token)\b[^`]*`"
+    commands = "up|down|shell|status|logs|token|health|cluster"
+    pattern = rf"`(?:python3 )?build\.py (?:{commands})\b[^`]*`"
     found = [(place, line) for place, text in hints() for line in re.findall(pattern, text)]
     assert [(place, line) for place, line in found if "{}" not in line] == []
     assert len(found) > 15
+
+
+def test_the_first_word_of_shell_is_a_command() -> None:
+    """`shell worker-1` looks for a program of that name, and looks at no node."""
+    found = [
+        (place, line) for place, text in texts() for line in re.findall(r"build\.py shell(?: [^`]*)?`", text)
+    ]
+    assert [(place, line) for place, line in found if re.search(r" shell \{\}[ `]", line)] == []
+    assert len(found) > 2
 
 
 def test_each_command_that_a_text_names_exists() -> None:

@@ -95,7 +95,16 @@ def test_a_volume_that_is_a_file_is_said_to_be_one(small: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize(
     "lines",
-    [[], ["[1]"], ['{"format": 1}'], ["nonsense"], ["edited verb"], ["edited operation"], ["edited source"]],
+    [
+        [],
+        ["[1]"],
+        ['{"format": 1}'],
+        ['{"format": 2}'],
+        ["nonsense"],
+        ["edited verb"],
+        ["edited operation"],
+        ["edited source"],
+    ],
 )
 def test_what_is_no_plan_is_answered_with_how_to_make_one(lines: list[str], tmp_path: Path) -> None:
     head = {

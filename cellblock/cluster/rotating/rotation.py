@@ -171,7 +171,7 @@ def _lack(known: state.ClusterState, secret: Secret) -> CellblockError | None:
     if secret == "database" and "accounting" not in known.containers:
         return CellblockError(
             f"cluster {known.name} has no accounting, and so no password of a database",
-            hint="rotate others, as in `build.py cluster rotate logins`",
+            hint=f"rotate others, as in `build.py cluster rotate logins{option}`",
         )
     if secret == "database" and "database" not in known.containers:
         # Of the file as it was kept: another Cellblock's may be no file of this one's.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import marshal
+import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
@@ -38,11 +39,9 @@ def check(path: Path) -> None:
     total, tail = hashlib.sha256(), b""
     try:
         with path.open("rb") as file:
-            if file.read(len(manifest.HEADER)) != manifest.HEADER:
-                raise CellblockError(
-                    f"{path}: damaged manifest: expected {manifest.HEADER.decode().strip()!r}",
-                    hint=manifest.DAMAGED_HINT,
-                )
+            head = file.read(len(manifest.HEADER))
+            if head != manifest.HEADER:
+                raise _not_read(path, head + file.read(20))
             total.update(manifest.HEADER)
             while data := file.read(_CHUNK):
                 data = tail + data
@@ -63,6 +62,19 @@ def check(path: Path) -> None:
             f"{path}: damaged manifest: its SHA-256 does not match what precedes the end",
             hint=manifest.DAMAGED_HINT,
         )
+
+
+def _not_read(path: Path, head: bytes) -> CellblockError:
+    """The error for a manifest that begins otherwise: of a newer Cellblock's, or damaged."""
+    name, mine = manifest.HEADER.decode().split()
+    theirs = re.match(rf"{name} (\d+)\n".encode(), head)
+    if theirs:
+        return CellblockError(
+            f"{path} is of version {int(theirs[1])}, and this Cellblock reads version {mine}; "
+            "nothing was changed",
+            hint="use the Cellblock that wrote it, or a newer one",
+        )
+    return CellblockError(f"{path}: damaged manifest: expected '{name} {mine}'", hint=manifest.DAMAGED_HINT)
 
 
 @contextmanager

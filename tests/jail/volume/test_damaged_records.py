@@ -76,6 +76,21 @@ def test_records_of_a_newer_cellblock_are_not_called_damaged(upgraded: Jail) -> 
     assert "newer" in caught.value.hint
 
 
+def test_a_manifest_of_a_newer_cellblock_is_not_called_damaged(upgraded: Jail) -> None:
+    manifest = upgraded.path / ".cellblock/manifest"
+    text = manifest.read_bytes().replace(b"cellblock-manifest 1\n", b"cellblock-manifest 12\n", 1)
+    manifest.write_bytes(text)
+    for name, command in COMMANDS.items():
+        if name == "rollback":  # it needs those of the upgrade alone
+            continue
+        said = r"manifest is of version 12, and this Cellblock reads version 1; nothing was changed"
+        with pytest.raises(CellblockError, match=said) as caught:
+            command(upgraded)
+        assert "use the Cellblock that wrote it" in caught.value.hint, name
+    assert manifest.read_bytes() == text
+    assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
 def test_a_damaged_copy_of_the_databases_is_found_again(upgraded: Jail) -> None:
     cut(upgraded.path / ".cellblock/controls")
     assert verify(upgraded.path, upgraded.events).is_clean  # users changed nothing of them

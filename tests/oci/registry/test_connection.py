@@ -7,6 +7,9 @@ import pytest
 
 from cellblock.errors import UsageError
 from cellblock.oci.registry.connection import ConnectionOptions, is_loopback, make_pool, proxy_of
+from cellblock.oci.registry.errors import RegistryUnreachable
+from cellblock.oci.registry.transport import Transport
+from tests.ports import free_port
 
 
 @pytest.mark.parametrize("host", ["localhost", "localhost:5000", "127.0.0.1:1", "127.9.9.9", "[::1]:5000"])
@@ -38,3 +41,22 @@ def test_a_proxy_that_cannot_be_used_is_named_without_its_password() -> None:
     with pytest.raises(UsageError, match=r"socks5://proxy\.example:1080") as caught:
         make_pool("https", "registry.example", options)
     assert "sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("host", "tries"), [("127.0.0.1:PORT", 6), ("no-such-host.invalid", 3)])
+def test_who_refuses_is_tried_six_times_and_who_is_nowhere_three(
+    host: str, tries: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """as docs/push.md says"""
+    monkeypatch.setattr(Transport, "_sleep", lambda _self, _seconds: None)
+    host = host.replace("PORT", str(free_port()))
+    transport, made = Transport(host, ConnectionOptions(environ={})), 0
+
+    def ask() -> None:
+        nonlocal made
+        made += 1
+        transport.request("GET", f"http://{host}/v2/", "ask it")
+
+    with pytest.raises(RegistryUnreachable):
+        transport.retrying()(ask)
+    assert made == tries

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The folder of `packages --output`: what it must not be is said before minutes of compiling."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cellblock.build import BuildRequest
+from cellblock.errors import CellblockError
+from cellblock.events import Events
+from cellblock.release import packages
+from cellblock.release.packages import PackagesRequest, make_packages
+
+
+class Built(Exception):
+    """It came to the build."""
+
+
+@pytest.fixture(autouse=True)
+def no_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    def build(*_: object) -> None:
+        raise Built
+
+    monkeypatch.setattr(packages, "build_images", build)
+
+
+def make(output: Path) -> None:
+    make_packages(PackagesRequest(BuildRequest(), output), Events())
+
+
+@pytest.mark.parametrize(
+    ("prepare", "says"),
+    [
+        (lambda place: place.write_text("x"), "is no folder"),
+        (lambda place: (place.mkdir(), (place / "passwd").write_text("x")), "as passwd"),
+        (lambda place: (place / "debian/old").mkdir(parents=True), "as debian/old"),
+        (lambda place: (place / "of/ours").mkdir(parents=True), "as of"),
+    ],
+)
+def test_a_folder_of_other_things_is_refused_before_the_build(
+    prepare: Callable[[Path], object], says: str, tmp_path: Path
+) -> None:
+    prepare(tmp_path / "x")
+    with pytest.raises(CellblockError) as caught:
+        make(tmp_path / "x")
+    assert caught.value.message.endswith(says)
+    # Whoever named /etc by mistake is not told to remove it.
+    assert "rm -r" not in caught.value.hint
+
+
+def test_a_folder_of_packages_is_taken_and_one_that_is_not_there(tmp_path: Path) -> None:
+    for name in ("debian/a_1_amd64.deb", "debian/a_1_amd64.buildinfo", "rpm/a.rpm", "SHA256SUMS"):
+        path = tmp_path / "there" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("x")
+    for name in ("there", "not/there"):
+        with pytest.raises(Built):
+            make(tmp_path / name)
