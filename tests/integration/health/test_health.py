@@ -375,13 +375,9 @@ def test_nothing_drains_under_load(nodes: LocalCluster) -> None:
     array = ("--array=1-1000%4", "-n1", "--mem=100M", "--chdir=/tmp", "--output=/dev/null")
     waiting = ("controller", "squeue", "-hr", "-t", "pending", "-o", "%i")
     options = f"--config {OWN}/soak.conf --state {OWN}/soak"
-<<<<<<< HEAD
-    turns = f"i=0; while [ $i -lt $0 ]; do node-health {options} || exit; i=$((i + 1)); done"
-=======
     # A drain that a later turn takes back counts, too: the reason lies there meanwhile.
     look = f"for reason in {OWN}/soak/*/drained; do [ ! -e $reason ] || {{ cat $reason; exit 3; }}; done"
-    turns = f"i=0; while [ $i -lt {TURNS} ]; do node-health {options} || exit; {look}; i=$((i + 1)); done"
->>>>>>> 720a650f4c120c522bbe8f67abd4fba2b6d3226c
+    turns = f"i=0; while [ $i -lt $0 ]; do node-health {options} || exit; {look}; i=$((i + 1)); done"
     try:
         nodes.on(NODE, "sh", "-c", f"mkdir -p {OWN}; : > {OWN}/soak.conf").ok()
         for done in range(0, TURNS, 100):
