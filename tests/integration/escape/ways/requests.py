@@ -8,6 +8,7 @@ import re
 
 from tests.integration.escape.arena import WORKER, Arena, Outcome, broken, escaped, held
 from tests.integration.escape.ways.judge import last_line
+from tests.integration.local_cluster import Done
 
 _PRELOAD = "env LD_PRELOAD=/escape/lib/odd_requests.so"
 # {job} runs and has a step, {held} does not, {array} is one of four tasks.
@@ -58,6 +59,18 @@ _BY_NIGHT = (*_BY_DAY, (1, 0xFF), (4, 0), (1, 0xFE), (1, 0x7F))
 _FEWEST = 25
 
 
+def _submitted(arena: Arena, user: str, script: str, *options: str) -> str:
+    """A job's number. Behind hundreds of clients that were ended some connections may be given up."""
+    tries: list[Done] = []
+
+    def is_taken() -> bool:
+        tries.append(arena.submit(script, "-o", "/dev/null", *options, user=user))
+        return tries[-1].status == 0
+
+    arena.cluster.wait_until("it takes a job", is_taken)
+    return tries[-1].out.strip()
+
+
 def odd_requests(arena: Arena, user: str) -> Outcome:
     """slurmctld reads each before it knows whether the user may ask for it; by a fault there it ends."""
     before = arena.cluster.numbers_of("controller", "slurmctld")
@@ -66,7 +79,7 @@ def odd_requests(arena: Arena, user: str) -> Outcome:
     try:
         for count, value in kinds:
             numbers = {
-                name: arena.submit(script, "-o", "/dev/null", *options, user=user).ok().strip()
+                name: _submitted(arena, user, script, *options)
                 for name, script, options in (
                     ("job", "srun --overlap sleep 900", ()),
                     ("held", "true", ("--hold",)),
