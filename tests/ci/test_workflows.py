@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -51,6 +53,12 @@ def nightly() -> list[str]:
     ]
 
 
+def _steps(job: str) -> list[dict[str, Any]]:
+    """The steps of a nightly job."""
+    data = yaml.safe_load((PROJECT / ".github" / "workflows" / "nightly.yml").read_text())
+    return list(data["jobs"][job]["steps"])
+
+
 def test_nightly_jobs_name_what_there_is_once() -> None:
     paths = nightly()
     assert len(paths) == len(set(paths))
@@ -82,3 +90,32 @@ def test_what_runs_by_day_with_one_release_runs_at_night_with_all() -> None:
     assert [file for file in marked if not is_in_a_job(file)] == []
     # What at night takes each case of the escape suite, and each release, is set by `--thorough`.
     assert is_in_a_job(Path("tests/integration/escape/test_escape.py"))
+
+
+@pytest.mark.parametrize("named", ["", "/srv/kubernetes"])
+@pytest.mark.parametrize("tests", ["tests/kubernetes", "tests/jail"])
+def test_a_kubernetes_is_made_where_the_runner_has_none(tests: str, named: str, tmp_path: Path) -> None:
+    """or all that needs one would be left out, and the night's run pass"""
+    (step,) = [one for one in _steps("thorough") if "build.py test" in one.get("run", "")]
+    programs = {
+        "bin/apt-get": 'echo "apt-get $1" >> said',
+        "tests/kubernetes/from_source/make-kubernetes": 'echo "make $1" >> said',
+        "bin/python3": 'echo "$* with ${CELLBLOCK_KUBERNETES-}" >> said',
+    }
+    for name, line in programs.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"#!/bin/sh\n{line}\n")
+        path.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "HOME": "/home/runner", "TESTS": tests}
+    environment |= {"CELLBLOCK_KUBERNETES": named} if named else {}
+    argv = ["bash", "-e", "-o", "pipefail", "-c", step["run"]]
+    subprocess.run(argv, cwd=tmp_path, env=environment, check=True)
+    *before, last = (tmp_path / "said").read_text().splitlines()
+    made = "/home/runner/cellblock-kubernetes"
+    if tests == "tests/kubernetes" and not named:
+        assert before[-1] == f"make {made}"
+    else:
+        made = named
+        assert before == []
+    assert last == f"build.py test --thorough {tests} with {made}"
