@@ -59,16 +59,12 @@ def node_on(cluster: PageCluster, machine: str) -> str:
 def starts_again(cluster: PageCluster, job: str) -> None:
     """Wait until a job is queued again, and runs."""
     cluster.until("a job that is queued again", lambda: cluster.restarts(job) == 1, 240)
-    # Slurm lets such a job wait for two minutes from when its nodes have ended it: a start time that it is
-    # given before does not last.
-    cluster.until(
-        "its first end", lambda: cluster.slurm("squeue", "-h", "-j", job, "-o", "%T").strip() != "COMPLETING"
-    )
-    # slurmd takes no start of the second in which it ended the job. It may have begun.
+    # Slurm lets such a job wait for two minutes, and slurmd takes no start of the second in which it ended
+    # the job. It may have begun.
     time.sleep(3)
     with contextlib.suppress(CellblockError):
         cluster.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
-    cluster.until("its second start", lambda: cluster.runs(job), 180)
+    cluster.until("its second start", lambda: cluster.runs(job))
 
 
 def session(cluster: PageCluster, folder: Path) -> subprocess.Popen[str]:
