@@ -211,6 +211,41 @@ def test_keyless_without_cosign_is_refused_before_anything_is_sent(
     assert done.stderr.startswith("error: --keyless: the program cosign is not installed")
 
 
+@pytest.mark.parametrize("status", [0, 3])
+def test_keyless_has_cosign_sign_each_image_by_its_digest(
+    store: Layout, request_: PublishRequest, tmp_path: Path, status: int
+) -> None:
+    """by a cosign of the test's own, which asks the registry: what is signed is there already"""
+    digests = {name: build(store, name) for name in ("login", "worker")}
+    cosign = tmp_path / "programs/cosign"
+    cosign.parent.mkdir()
+    cosign.write_text(
+        f"""#!/bin/sh
+        echo "$*" >> {tmp_path}/said
+        for last; do :; done
+        skopeo inspect --raw --tls-verify=false "docker://$last" >/dev/null || exit 4
+        echo "no identity" >&2
+        exit {status}
+        """
+    )
+    cosign.chmod(0o755)
+    argv = [sys.executable, "-m", "cellblock.cli", "push", request_.repository, *digests, "-v", VARIANT]
+    environment = {**os.environ, "PATH": f"{cosign.parent}:{os.environ['PATH']}"}
+    done = subprocess.run(
+        [*argv, "--keyless", "--no-audit"], env=environment, capture_output=True, text=True, check=False
+    )
+    signed = [line.split()[-1] for line in (tmp_path / "said").read_text().splitlines()]
+    wanted = [f"{request_.repository}/{name}@{digest}" for name, digest in digests.items()]
+    if status:
+        assert done.returncode == 1
+        assert "no identity" in done.stderr
+        assert "next: " in done.stderr
+        assert signed == wanted[:1]
+    else:
+        assert done.returncode == 0, done.stderr
+        assert signed == wanted
+
+
 def test_the_command_line_pushes_and_writes_digests(
     store: Layout, request_: PublishRequest, tmp_path: Path
 ) -> None:
