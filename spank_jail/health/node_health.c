@@ -181,7 +181,7 @@ static size_t choose(const struct health_turn *turn, enum mode mode, const struc
 
 static void run_chosen(const struct health_turn *turn, const struct health_check **chosen, size_t n, struct health_result *results)
 {
-	const struct health_check *now[HEALTH_MOST_CHECKS];
+	const struct health_check *now[HEALTH_MOST_CHECKS] = { NULL };
 	struct health_result quick[HEALTH_MOST_CHECKS];
 	size_t count = 0, next = 0;
 

@@ -21,7 +21,7 @@
 #define BLOCK ((size_t)256 << 10)
 /* For one that is to connect, or to send something. */
 #define PATIENCE_MS 15000
-#define GREETING 48
+#define GREETING 64
 
 /* This node's address, as the host of srun sees it. */
 static int own_address(char *text, size_t size)
