@@ -8,6 +8,8 @@ exits: it raises one of these, and `cellblock.cli` turns it into one message and
 
 from __future__ import annotations
 
+from pathlib import Path
+
 
 class CellblockError(Exception):
     """Something failed. `hint` is the next step for the person who reads it.
@@ -24,6 +26,17 @@ class CellblockError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\n  next: {self.hint}" if self.hint else self.message
+
+
+class NewerFormatError(CellblockError):
+    """A file of a jail volume has a format that a later Cellblock writes. It is not damaged."""
+
+    def __init__(self, path: Path, theirs: object, mine: object) -> None:
+        super().__init__(
+            f"{path} is of version {theirs}, and this Cellblock reads versions up to {mine}; "
+            "nothing was changed",
+            hint="use the Cellblock that wrote it, or a newer one",
+        )
 
 
 class UsageError(CellblockError):

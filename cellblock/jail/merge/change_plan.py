@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, NewerFormatError
 from cellblock.jail.merge.action import Action as Action
 from cellblock.jail.merge.action import Verb as Verb
 from cellblock.jail.merge.action_lists import ActionList, by_path
@@ -147,6 +147,8 @@ def read(path: Path, *, actions_too: bool = True) -> Plan:
         actions, count = ActionList(), 0
         with path.open(encoding="utf-8") as file:
             head = json.loads(next(file, ""))
+            if isinstance(head["format"], int) and head["format"] > FORMAT:
+                raise NewerFormatError(path, head["format"], FORMAT)
             if head["format"] != FORMAT:
                 raise ValueError(f"format {head['format']}; this Cellblock reads {FORMAT}")
             one: dict[str, Any] = {}

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, NewerFormatError
 from cellblock.jail.tree import manifest
 from cellblock.jail.tree.databases import SystemDatabases
 from cellblock.jail.tree.entry import Entry
@@ -69,11 +69,7 @@ def _not_read(path: Path, head: bytes) -> CellblockError:
     name, mine = manifest.HEADER.decode().split()
     theirs = re.match(rf"{name} (\d+)\n".encode(), head)
     if theirs:
-        return CellblockError(
-            f"{path} is of version {int(theirs[1])}, and this Cellblock reads version {mine}; "
-            "nothing was changed",
-            hint="use the Cellblock that wrote it, or a newer one",
-        )
+        return NewerFormatError(path, int(theirs[1]), mine)
     return CellblockError(f"{path}: damaged manifest: expected '{name} {mine}'", hint=manifest.DAMAGED_HINT)
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, NewerFormatError
 from cellblock.files import durable
 from cellblock.jail.merge import change_plan
 from cellblock.jail.merge.change_plan import Finding, Plan
@@ -141,7 +141,7 @@ def whole(folder: Path, *, is_needed: bool = True) -> Iterator[None]:
     """
     try:
         yield
-    except NoRoomError:
+    except (NoRoomError, NewerFormatError):
         raise
     except (CellblockError, FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
         why = error.message if isinstance(error, CellblockError) else str(error)

@@ -32,7 +32,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from cellblock.errors import CellblockError
+from cellblock.errors import CellblockError, NewerFormatError
 from cellblock.files.durable import put, sync_directory
 from cellblock.jail.source.identity import SourceIdentity
 from cellblock.jail.tree import databases
@@ -299,11 +299,7 @@ def _decode(path: Path) -> VolumeState:
     fields = json.loads(path.read_text(encoding="utf-8"))
     version = fields.pop("version")
     if version not in (STATE_VERSION, _ADOPTED_VERSION):
-        raise CellblockError(
-            f"{path} is of version {version}, and this Cellblock reads versions up to {_ADOPTED_VERSION}; "
-            "nothing was changed",
-            hint="use the Cellblock that wrote them, or a newer one",
-        )
+        raise NewerFormatError(path, version, _ADOPTED_VERSION)
     fields["source"] = SourceIdentity(**fields["source"])
     fields["layers"] = tuple(fields.get("layers", ()))
     return VolumeState(**fields)

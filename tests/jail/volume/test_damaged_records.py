@@ -83,12 +83,27 @@ def test_a_manifest_of_a_newer_cellblock_is_not_called_damaged(upgraded: Jail) -
     for name, command in COMMANDS.items():
         if name == "rollback":  # it needs those of the upgrade alone
             continue
-        said = r"manifest is of version 12, and this Cellblock reads version 1; nothing was changed"
+        said = r"manifest is of version 12, and this Cellblock reads versions up to 1; nothing was changed"
         with pytest.raises(CellblockError, match=said) as caught:
             command(upgraded)
         assert "use the Cellblock that wrote it" in caught.value.hint, name
     assert manifest.read_bytes() == text
     assert "foo 2" in upgraded.read("usr/bin/foo")
+
+
+def test_a_plan_of_a_newer_cellblock_is_not_called_damaged(upgraded: Jail) -> None:
+    plan = upgraded.path / ".cellblock/history/0001/plan"
+    text = plan.read_text()
+    plan.write_text(text.replace('"format": 1', '"format": 7', 1))
+    assert plan.read_text() != text
+    with pytest.raises(CellblockError, match=r"plan is of version 7.*reads versions up to 1") as caught:
+        upgraded.rollback()
+    assert "newer" in caught.value.hint
+    told: list[Event] = []
+    upgraded.events.subscribe(told.append)
+    verify(upgraded.path, upgraded.events)
+    warnings = [one.text for one in told if isinstance(one, Message) and one.level == "warning"]
+    assert [text for text in warnings if "is of version 7" in text and "mv " not in text], warnings
 
 
 def test_a_damaged_copy_of_the_databases_is_found_again(upgraded: Jail) -> None:
