@@ -204,8 +204,8 @@ def _refuse_jail_init_that_cannot_be(project: Project, variant: Variant, cluster
     """Raise UsageError when pods would pull a jail-init that `variant` cannot have."""
     from cellblock.build.rendering import refusal
 
-    image, place = project.images["jail-init"], cluster.place
-    if image.name in place.images or place.tag or not (why := refusal(variant, image)):
+    image, place = project.images.get("jail-init"), cluster.place
+    if not image or image.name in place.images or place.tag or not (why := refusal(variant, image)):
         return
     able = next(name for name, each in project.variants.items() if not refusal(each, image))
     raise UsageError(
