@@ -23,11 +23,11 @@ static inline struct image_node *at(const struct image_merge *merge, uint32_t nu
 	return image_tree_node(merge->tree, number);
 }
 
-/* Passes a directory's or file's entry, with its content, to the sink. */
+/* merge_tell.c: pass a directory's or file's entry, with its content, to the sink. */
 int merge_tell(struct image_merge *merge, uint32_t node, const struct image_entry *entry,
 	       const struct image_content *content, struct image_error *err);
 
-/* `link` is another name of `primary`. */
+/* merge_tell.c: `link` is another name of `primary`. */
 int merge_tell_link(struct image_merge *merge, uint32_t link, uint32_t primary, struct image_error *err);
 
 /* merge_links.c: `link` is a name of what `layer`, or one below it, has at `path`. */

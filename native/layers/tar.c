@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the entries of a tar: ustar, pax and GNU. layers.c and tar_sparse.c call it. */
+/* Reads the entries of a tar: ustar, pax and GNU. layers.c calls it. */
 #define _GNU_SOURCE
 #include "tar.h"
 
@@ -39,52 +39,10 @@ void image_tar_free(struct image_tar *tar)
 	free(tar);
 }
 
-int tar_malformed(struct image_tar *tar, struct image_error *err, const char *what)
-{
-	return image_fail(err, IMAGE_FAULT_SOURCE, tar->entry.path, "malformed tar: %s", what);
-}
-
-/* Makes sure that there are bytes at `at`: 1. 0: the input has ended. -1. */
-static int fill(struct image_tar *tar, struct image_error *err)
-{
-	while (!tar->block || tar->at == tar->block->length) {
-		int got;
-
-		image_block_release(tar->block);
-		tar->block = NULL;
-		tar->at = 0;
-		got = tar->input.next(tar->input.context, &tar->block, err);
-		if (got <= 0) {
-			tar->block = NULL;
-			return got;
-		}
-	}
-	return 1;
-}
-
-int tar_cut_off(struct image_error *err)
-{
-	return image_fail(err, IMAGE_FAULT_SOURCE, "", "the tar's end is missing: it was cut off");
-}
-
-/* The next 512 bytes: 1. 0: the input has ended. -1. */
-int tar_next_record(struct image_tar *tar, const void **record, struct image_error *err)
-{
-	int got = fill(tar, err);
-
-	if (got <= 0)
-		return got;
-	if (tar->block->length - tar->at < TAR_RECORD)
-		return tar_cut_off(err);
-	*record = tar->block->data + tar->at;
-	tar->at += TAR_RECORD;
-	return 1;
-}
-
 static int skip(struct image_tar *tar, uint64_t length, struct image_error *err)
 {
 	while (length) {
-		int got = fill(tar, err);
+		int got = tar_fill(tar, err);
 		uint64_t part;
 
 		if (got <= 0)
@@ -114,7 +72,7 @@ static int read_body(struct image_tar *tar, uint64_t size, struct text *text, st
 		text->capacity = text->length + (size_t)size + 1;
 	}
 	while (left) {
-		int got = fill(tar, err);
+		int got = tar_fill(tar, err);
 		size_t part;
 
 		if (got <= 0)
@@ -294,7 +252,7 @@ static int drain(struct image_tar *tar, struct image_error *err)
 	int got;
 
 	tar->ended = true;
-	while ((got = fill(tar, err)) > 0)
+	while ((got = tar_fill(tar, err)) > 0)
 		tar->at = tar->block->length;
 	return got;
 }
@@ -355,7 +313,7 @@ int image_tar_data(struct image_tar *tar, struct image_slice *slice, struct imag
 
 	if (!tar->left)
 		return 0;
-	got = fill(tar, err);
+	got = tar_fill(tar, err);
 	if (got <= 0)
 		return got ? got : tar_cut_off(err);
 	slice->offset = entry->stored - tar->left;

@@ -26,11 +26,12 @@ struct image_tar {
 	char path[IMAGE_PATH_LONGEST + 1], target[IMAGE_PATH_LONGEST + 1];
 };
 
-/* Fails, naming the entry as far as it is known. */
+/* tar_records.c: fail, naming the entry as far as it is known. */
 int tar_malformed(struct image_tar *tar, struct image_error *err, const char *what);
 int tar_cut_off(struct image_error *err);
 
-/* The next 512 bytes: 1. 0: the input has ended. -1. */
+/* tar_records.c: make sure that there are bytes at `at`; read the next 512. 1. 0: the input has ended. -1. */
+int tar_fill(struct image_tar *tar, struct image_error *err);
 int tar_next_record(struct image_tar *tar, const void **record, struct image_error *err);
 
 /* tar_sparse.c: read the map of a sparse file, in GNU's own form and in those of pax, and check it. */
