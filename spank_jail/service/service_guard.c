@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "service_connections.h"
+#include "spank_jail/guards/common/array_sizes.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/large_messages.h"
 #include "spank_jail/guards/common/node_names.h"
@@ -68,7 +69,10 @@ __attribute__((constructor)) static void begin(void)
 {
 	const char *most = getenv("SERVICE_GUARD_CONNECTIONS");
 
+	struct jail_error error;
+
 	is_slurm = jail_imports_library("libslurm") != NULL;
+	(void)jail_array_sizes_guard(jail_imports_library("libslurm"), &error);
 	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
 }
 

@@ -2,6 +2,8 @@
 /* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
 #include "guards.h"
 
+#include "spank_jail/guards/common/array_sizes.h"
+#include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/step/accounting.h"
 #include "spank_jail/guards/step/silent_clients.h"
 #include "spank_jail/guards/node/connections.h"
@@ -27,6 +29,11 @@ void jail_guard_slurmd(const char *bcast)
 	if (jail_connections_guard(&err))
 		jail_failure_report(&err);
 	if (jail_expanded_blocks_guard(&err))
+		jail_failure_report(&err);
+	int missing = jail_array_sizes_guard(jail_imports_library("libslurm"), &err);
+	if (missing > 0)
+		jail_fail(&err, NULL, 0, "slurmd makes room for what messages have in an unknown way: users can fill its memory");
+	if (missing)
 		jail_failure_report(&err);
 }
 

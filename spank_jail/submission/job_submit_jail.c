@@ -4,7 +4,8 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
  * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common/large_messages.c). In guards/controller:
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common: large_messages.c, array_sizes.c). In
+ * guards/controller:
  * what it does for one request (long_requests.c) is bounded. It saves its records soon (state_saves.c), keeps those on disk that wait for
  * slurmdbd (unsent_records.c), reads no list of far more nodes than there are (guards/common/node_names.c), no ranges that it has no room
  * for (bit_ranges.c), no long texts of resources (tres_texts.c) and nothing behind the figures of a step (step_arrays.c), waits for no
@@ -24,6 +25,7 @@
 #include "spank_jail/guards/controller/bit_ranges.h"
 #include "spank_jail/guards/controller/double_unlock.h"
 #include "spank_jail/guards/controller/host_names.h"
+#include "spank_jail/guards/common/array_sizes.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/large_messages.h"
 #include "spank_jail/guards/controller/long_requests.h"
@@ -126,6 +128,8 @@ int init(void)
 
 	complain(missing, &error, "users can fill the memory of this slurmctld by large messages",
 		 "it receives them in an unknown way");
+	missing = jail_array_sizes_guard(jail_imports_library("libslurm"), &error);
+	complain(missing, &error, "a user's message of billions of elements stops this slurmctld", "it makes room for them in an unknown way");
 	missing = jail_long_requests_guard(jail_imports_library("libslurm"), &error);
 	complain(missing, &error, "a user's request for a million jobs stops this slurmctld",
 		 "it reads requests in an unknown way");

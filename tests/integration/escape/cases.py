@@ -325,6 +325,7 @@ _MESSAGES = [
         ("no-tasks-per-socket", launches.no_tasks_per_socket),
         ("spread-over-gpus", launches.spread_over_gpus),
         ("step-without-figures", launches.step_without_figures),
+        ("arrays-of-billions", requests.arrays_of_billions),
         ("one-job-many-times", launches.one_job_many_times),
         ("flag-of-slurmctlds-own", launches.flag_of_slurmctlds_own),
         ("message-for-many-nodes", connections.pass_to_many),

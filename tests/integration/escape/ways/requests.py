@@ -55,6 +55,8 @@ _COMMANDS = (
 # Bytes and what they become: as a number too large, or negative; none; NO_VAL16 and NO_VAL of Slurm's end so.
 _BY_DAY = ((4, 0xFF),)
 _BY_NIGHT = (*_BY_DAY, (1, 0xFF), (4, 0), (1, 0xFE), (1, 0x7F))
+# Of memory, which may be lent only; a thread of slurmctld has 64 MB of its own.
+_MOST_MORE_KB = 4_000_000
 # Commands whose message is sent, at least; releases differ in which there are.
 _FEWEST = 25
 
@@ -104,3 +106,19 @@ def odd_requests(arena: Arena, user: str) -> Outcome:
         arena.cluster.on("controller", "scancel", "-u", user)
         arena.cluster.wait_until_none_completes()
     return held(f"{len(told)} kinds") if len(told) >= _FEWEST else broken(f"sent were {sorted(told)} alone")
+
+
+def arrays_of_billions(arena: Arena, user: str) -> Outcome:
+    """By a message of 41 bytes slurmctld makes room for four billion triggers, and looks through it."""
+    (number,) = arena.cluster.numbers_of("controller", "slurmctld")[:1]
+    look = ("awk", "/^VmSize:/ { print $2 }", f"/proc/{number}/status")
+    before = int(arena.cluster.on("controller", *look).ok())
+    ask = f"ODD_BYTES=4 {_PRELOAD} timeout 60 strigger --get </dev/null"
+    said = arena.cluster.jail("sh", "-c", ask, user=user).err
+    if "odd: " not in said:
+        return broken(f"nothing was sent: {said}")
+    after = arena.cluster.on("controller", *look)
+    if after.status:
+        return escaped(f"slurmctld ended: {last_line(said)}")
+    more = int(after.out) - before
+    return escaped(f"it has {more} kB more") if more > _MOST_MORE_KB else held(f"{more} kB more")
