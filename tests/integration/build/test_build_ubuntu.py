@@ -34,7 +34,7 @@ VARIANT = "ubuntu24.04"
 IMAGES = ("base", "slurm", "controller")
 PACKAGES = (
     *("apt", "passwd", "tini", "munge", "slurm-client", "systemd-standalone-sysusers"),
-    *("slurmctld", "slurm-wlm-jwt-plugin", "libnss-extrausers"),
+    *("slurmctld", "slurm-wlm-jwt-plugin", "sackd", "libnss-extrausers"),
 )
 
 
