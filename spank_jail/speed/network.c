@@ -21,7 +21,7 @@
 #define BLOCK ((size_t)256 << 10)
 /* For one that is to connect, or to send something. */
 #define PATIENCE_MS 15000
-#define GREETING 64
+#define GREETING 48 /* a token and a rank below 65,536 */
 
 /* This node's address, as the host of srun sees it. */
 static int own_address(char *text, size_t size)
@@ -87,7 +87,7 @@ static int move(int fd, char *data, size_t length, bool sends)
 static void greet(const struct speed_peers *peers, size_t rank, char line[GREETING])
 {
 	memset(line, 0, GREETING);
-	snprintf(line, GREETING, "%s %zu", peers->token, rank);
+	snprintf(line, GREETING, "%s %hu", peers->token, (unsigned short)rank);
 }
 
 static int set_up(int fd)
