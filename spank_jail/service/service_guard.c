@@ -69,10 +69,11 @@ __attribute__((constructor)) static void begin(void)
 {
 	const char *most = getenv("SERVICE_GUARD_CONNECTIONS");
 
+	const struct link_map *libslurm = jail_imports_library("libslurm");
 	struct jail_error error;
 
-	is_slurm = jail_imports_library("libslurm") != NULL;
-	(void)jail_array_sizes_guard(jail_imports_library("libslurm"), &error);
+	is_slurm = libslurm != NULL;
+	(void)jail_array_sizes_guard(libslurm, &error);
 	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
 }
 

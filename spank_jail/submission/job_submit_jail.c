@@ -4,11 +4,10 @@
  * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
  * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
  * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common: large_messages.c, array_sizes.c). In
- * guards/controller:
- * what it does for one request (long_requests.c) is bounded. It saves its records soon (state_saves.c), keeps those on disk that wait for
- * slurmdbd (unsent_records.c), reads no list of far more nodes than there are (guards/common/node_names.c), no ranges that it has no room
- * for (bit_ranges.c), no long texts of resources (tres_texts.c) and nothing behind the figures of a step (step_arrays.c), waits for no
+ * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common: large_messages.c, array_sizes.c), and
+ * so is what it does for one request. Of guards/controller: long_requests.c bounds that; slurmctld saves its records soon (state_saves.c),
+ * keeps those on disk that wait for slurmdbd (unsent_records.c), reads no list of far more nodes than there are
+ * (guards/common/node_names.c), no ranges that it has no room for (bit_ranges.c), no long texts of resources (tres_texts.c) and nothing behind the figures of a step (step_arrays.c), waits for no
  * host's address (host_names.c), and a lock that it gives up twice does not stop it (double_unlock.c).
  */
 #define _GNU_SOURCE
@@ -123,14 +122,14 @@ static void complain_of_host(void)
 int init(void)
 {
 	struct jail_error error = { 0 };
-	const struct link_map *slurmctld = jail_imports_program();
-	int missing = slurmctld ? jail_large_messages_guard(slurmctld, jail_imports_library("libslurm"), NULL, &error) : 1;
+	const struct link_map *slurmctld = jail_imports_program(), *libslurm = jail_imports_library("libslurm");
+	int missing = slurmctld ? jail_large_messages_guard(slurmctld, libslurm, NULL, &error) : 1;
 
 	complain(missing, &error, "users can fill the memory of this slurmctld by large messages",
 		 "it receives them in an unknown way");
-	missing = jail_array_sizes_guard(jail_imports_library("libslurm"), &error);
+	missing = jail_array_sizes_guard(libslurm, &error);
 	complain(missing, &error, "a user's message of billions of elements stops this slurmctld", "it makes room for them in an unknown way");
-	missing = jail_long_requests_guard(jail_imports_library("libslurm"), &error);
+	missing = jail_long_requests_guard(libslurm, &error);
 	complain(missing, &error, "a user's request for a million jobs stops this slurmctld",
 		 "it reads requests in an unknown way");
 	if (slurmctld && jail_double_unlock_guard(slurmctld, &error))
@@ -145,7 +144,7 @@ int init(void)
 	missing = slurmctld ? jail_tres_texts_guard(slurmctld, &error) : 1;
 	complain(missing, &error, "a user's step with thousands of resources stops this slurmctld",
 		 "it looks at them in an unknown way");
-	missing = jail_step_arrays_guard(jail_imports_library("libslurm"), &error);
+	missing = jail_step_arrays_guard(libslurm, &error);
 	complain(missing, &error, "a user's word of a finished step stops this slurmctld",
 		 "it reads the figures of steps in an unknown way");
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_host_of_administrator, complain_of_host, &error) : 1;

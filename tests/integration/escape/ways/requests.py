@@ -110,7 +110,7 @@ def odd_requests(arena: Arena, user: str) -> Outcome:
 
 def arrays_of_billions(arena: Arena, user: str) -> Outcome:
     """By a message of 41 bytes slurmctld makes room for four billion triggers, and looks through it."""
-    (number,) = arena.cluster.numbers_of("controller", "slurmctld")[:1]
+    number = arena.cluster.numbers_of("controller", "slurmctld")[0]
     look = ("awk", "/^VmSize:/ { print $2 }", f"/proc/{number}/status")
     before = int(arena.cluster.on("controller", *look).ok())
     ask = f"ODD_BYTES=4 {_PRELOAD} timeout 60 strigger --get </dev/null"
