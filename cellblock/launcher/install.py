@@ -124,10 +124,12 @@ def _pip(project: Path, groups: Sequence[system_packages.Group], lock: int) -> N
     # again then takes neither the network nor a throw-away environment.
     _run([*pip, *build_requirements(project)], "install the Python packages that build Cellblock", lock)
     target = f"{project}[{','.join(extras)}]" if extras else str(project)
-    # Read by setup.py: without a compiler the parts in C are left out.
-    without_c = {} if "compile" in groups else {"CELLBLOCK_WITHOUT_C": "1"}
+    # Read by setup.py: without a compiler the parts in C are left out, and without tests what only they load.
+    left_out = {} if "compile" in groups else {"CELLBLOCK_WITHOUT_C": "1"}
+    if "unit" not in groups:
+        left_out["CELLBLOCK_WITHOUT_TESTS"] = "1"
     command = [*pip, "--no-build-isolation", "-e", target]
-    _run(command, "install Cellblock and its Python packages", lock, without_c)
+    _run(command, "install Cellblock and its Python packages", lock, left_out)
 
 
 def build_requirements(project: Path) -> list[str]:
