@@ -27,6 +27,7 @@
 #include "spank_jail/guards/step/pmix.h"
 #include "spank_jail/guards/step/stuck_processes.h"
 #include "spank_jail/job/sessions.h"
+#include "allocation_end.h"
 #include "choice.h"
 #include "configuration.h"
 #include "failure.h"
@@ -249,6 +250,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (is_client()) {
+		jail_allocation_end_tell();
 		if (jail_new_accounts_wait())
 			jail_new_association_wait();
 		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
