@@ -15,7 +15,7 @@ import pytest
 
 from cellblock.bench import machines
 from cellblock.errors import CellblockError
-from tests.kubernetes.page_cluster import GRACE_S, USER, PageCluster
+from tests.kubernetes.helpers.page_cluster import GRACE_S, USER, PageCluster
 
 pytestmark = pytest.mark.integration
 
