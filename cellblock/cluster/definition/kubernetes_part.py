@@ -87,9 +87,9 @@ class LoginService(Strict):
     node_port: int | None = Field(default=None, ge=30000, le=32767)
     """With `NodePort`: the port of each machine."""
     annotations: dict[LabelKey, AnnotationValue] = Field(default_factory=dict)
-    """Annotations of the Service, by which clouds are told what a `LoadBalancer` is to be; in quotes."""
+    """Annotations of the Service, by which clouds are told what a `LoadBalancer` is to be."""
     source_ranges: tuple[Network, ...] = Field(default=(), strict=False)
-    """With `LoadBalancer`: the networks that may reach it, as 192.0.2.0/24. Without: all that it is open to."""
+    """With `LoadBalancer`: the networks that may reach it, as 192.0.2.0/24. Without: all."""
     replicas: int = Field(default=1, ge=1, le=64)
     """How many login nodes there are."""
     authorized_keys: tuple[SshKey, ...] = Field(default=(), strict=False)
