@@ -12,8 +12,8 @@ import tarfile
 import pytest
 
 from cellblock.bench.registry import push
-from tests.kubernetes.page_cluster import USER, File, PageCluster
-from tests.kubernetes.small_cluster import jail_image, own_name
+from tests.kubernetes.helpers.page_cluster import USER, File, PageCluster
+from tests.kubernetes.helpers.small_cluster import jail_image, own_name
 
 pytestmark = pytest.mark.integration
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import pytest
 
 from cellblock.cluster.proof_user import PROOF_USER
-from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
+from tests.kubernetes.helpers.kubernetes import Kubernetes
+from tests.kubernetes.helpers.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
 
 pytestmark = [
     pytest.mark.integration,

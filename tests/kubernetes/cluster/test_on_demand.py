@@ -9,9 +9,9 @@ from contextlib import AbstractContextManager
 import pytest
 
 from cellblock.cluster.proof_user import PROOF_USER
-from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.failing_api import api_that_answers_500, api_that_is_silent
-from tests.kubernetes.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
+from tests.kubernetes.helpers.failing_api import api_that_answers_500, api_that_is_silent
+from tests.kubernetes.helpers.kubernetes import Kubernetes
+from tests.kubernetes.helpers.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
 
 pytestmark = pytest.mark.integration
 

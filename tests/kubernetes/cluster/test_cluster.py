@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from tests.documented import blocks_for
-from tests.kubernetes.page_cluster import PAGE, TEST, USER, File, PageCluster
+from tests.kubernetes.helpers.page_cluster import PAGE, TEST, USER, File, PageCluster
 
 pytestmark = pytest.mark.integration
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rendered manifests in a real Kubernetes: a jail is filled, backed up and restored with all options.
 
-Manifests are for Kubernetes 1.27 and later; test_jail.py validates them. Here an older Kubernetes may run
-them: `for_here` takes away what it does not know.
+Manifests are for Kubernetes 1.27 and later; rendering/test_jail.py validates them. Here an older Kubernetes
+may run them: `for_here` takes away what it does not know.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cellblock.oci.layout import Layout
 from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant
 from tests.integration.registry import PASSWORD, USER, RunningRegistry, running_registry
-from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.helpers.kubernetes import Kubernetes
 from tests.oci.layers import make_image, member
 
 pytestmark = pytest.mark.integration

@@ -16,7 +16,7 @@ from cellblock.bench.registry import push, registry
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.proof_user import ENSURE_SCRIPT, MAY_SUBMIT, PROOF_USER
 from cellblock.events import Events
-from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.helpers.kubernetes import Kubernetes
 
 SMALL = "resources: {cpu: 1, memory: 512Mi}, requests: {cpu: 50m, memory: 64Mi}, grace: 10s"
 """Of a node set: one machine of two processors has all of them."""

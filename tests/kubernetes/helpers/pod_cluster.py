@@ -17,7 +17,7 @@ from typing import Any
 from tests.integration.escape.arena import DAEMON_UID, WORKER, Arena, compile_attacks
 from tests.integration.escape.vouching import MUNGE
 from tests.integration.local_cluster import Done, LocalCluster, Unclear
-from tests.kubernetes.small_cluster import Site
+from tests.kubernetes.helpers.small_cluster import Site
 
 _CONTAINERS = {"controller": "slurmctld", "login": "sshd", "worker": "slurmd"}
 # The one folder of a worker's, outside its image, whose files can be run.

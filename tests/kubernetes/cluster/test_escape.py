@@ -18,10 +18,10 @@ from tests.integration.escape.arena import WORKER, Arena, Outcome
 from tests.integration.escape.cases import CASES, Case
 from tests.integration.escape.ways import libraries, privileges, steps, streams
 from tests.integration.local_cluster import Unclear
-from tests.kubernetes.conftest import Kubernetes, machine_address
-from tests.kubernetes.enforced_policies import addresses, enforced
-from tests.kubernetes.pod_cluster import ATTACK, pod_arena
-from tests.kubernetes.small_cluster import Site
+from tests.kubernetes.helpers.enforced_policies import addresses, enforced
+from tests.kubernetes.helpers.kubernetes import Kubernetes, machine_address
+from tests.kubernetes.helpers.pod_cluster import ATTACK, pod_arena
+from tests.kubernetes.helpers.small_cluster import Site
 from tests.node_pods.http_server import serving
 
 pytestmark = pytest.mark.integration

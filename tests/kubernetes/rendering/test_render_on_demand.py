@@ -14,7 +14,7 @@ from cellblock_node_pods.template import START_WITHIN, make_pod, read_templates
 from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.kubernetes import on_demand
 from cellblock.kubernetes.release_1_20 import for_1_20
-from tests.kubernetes.rendered import FILE, SLURM, found, objects, rendered
+from tests.kubernetes.helpers.rendered import FILE, SLURM, found, objects, rendered
 from tests.kubernetes_schemas import VERSIONS, check
 
 _ON_DEMAND = FILE.replace("    count: 40\n", "    count: 40\n    on_demand: {start_within: 20m, min: 1}\n")

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from cellblock.errors import CellblockError
-from tests.kubernetes.enforced_policies import Address, rules
-from tests.kubernetes.rendered import FILE, rendered
+from tests.kubernetes.helpers.enforced_policies import Address, rules
+from tests.kubernetes.helpers.rendered import FILE, rendered
 from tests.kubernetes_schemas import VERSIONS, check
 
 _CLOSED = FILE.replace(

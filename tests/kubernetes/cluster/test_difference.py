@@ -16,9 +16,11 @@ from cellblock.errors import CellblockError
 from cellblock.kubernetes.description import describe
 from cellblock.kubernetes.difference import Difference, compare
 from cellblock.paths import PROJECT
-from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.rendered import SLURM, described
-from tests.kubernetes.small_cluster import Site
+from tests.kubernetes.helpers.kubernetes import Kubernetes
+from tests.kubernetes.helpers.rendered import SLURM, described
+from tests.kubernetes.helpers.small_cluster import Site
+
+pytestmark = [pytest.mark.integration, pytest.mark.usefixtures("kubectl")]
 
 # Kubernetes 1.20 gets what it takes (cellblock/kubernetes/release_1_20.py), by a kubectl that makes it first.
 _KUBECTL = f"""\
@@ -62,8 +64,6 @@ def path(small: Site, tmp_path: Path) -> Path:
     return copied
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("kubectl")
 def test_what_an_apply_would_change_is_shown_and_not_done(path: Path, small: Site) -> None:
     assert not difference(path)
     path.write_text(path.read_text().replace("count: 2", "count: 3"))
@@ -76,8 +76,6 @@ def test_what_an_apply_would_change_is_shown_and_not_done(path: Path, small: Sit
     assert there["spec"]["replicas"] == 2
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("kubectl")
 def test_objects_that_an_apply_would_leave_are_named(path: Path) -> None:
     path.write_text(path.read_text().replace("accounting: {}\n", ""))
     left = difference(path).left
@@ -85,8 +83,6 @@ def test_objects_that_an_apply_would_leave_are_named(path: Path) -> None:
     assert not [one for one in left if "worker" in one or "controller" in one]
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("kubectl")
 def test_a_change_that_kubernetes_refuses_names_the_object(path: Path) -> None:
     text = path.read_text()
     assert "\n  state: {size: 1Gi, storage_class: by-hand}" in text
@@ -99,8 +95,6 @@ def test_a_change_that_kubernetes_refuses_names_the_object(path: Path) -> None:
     assert failed.value.hint == "take it back in the cluster file"
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("kubectl")
 def test_the_command_line_says_where_and_ends_with_status_1(path: Path, tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("namespace: small", "namespace: other"))
     before = set(tmp_path.iterdir())
@@ -112,8 +106,6 @@ def test_the_command_line_says_where_and_ends_with_status_1(path: Path, tmp_path
     assert set(tmp_path.iterdir()) == before
 
 
-@pytest.mark.integration
-@pytest.mark.usefixtures("kubectl")
 @pytest.mark.parametrize(
     ("configuration", "said"),
     [
@@ -133,18 +125,3 @@ def test_no_cluster_is_said(
     monkeypatch.setenv("KUBECONFIG", str(file))
     with pytest.raises(CellblockError, match=said):
         compare(described(tmp_path))
-
-
-def test_no_kubectl_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(CellblockError, match="no kubectl on this machine"):
-        compare(described(tmp_path))
-
-
-@pytest.mark.parametrize("option", ["--output", "--secrets"])
-def test_it_writes_nothing(option: str, tmp_path: Path) -> None:
-    arguments = ["render", "kubernetes", "--cluster", "any", "--diff", option, str(tmp_path / "made")]
-    done = CliRunner().invoke(app, arguments)
-    assert isinstance(done.exception, CellblockError)
-    assert "--diff writes nothing" in done.exception.message
-    assert not (tmp_path / "made").exists()

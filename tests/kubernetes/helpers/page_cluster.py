@@ -26,8 +26,8 @@ from cellblock.bench.registry import push, registry
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 from tests.documented import blocks_for
-from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.small_cluster import REPOSITORY, Site, bring_images, jail_image, own_name
+from tests.kubernetes.helpers.kubernetes import Kubernetes
+from tests.kubernetes.helpers.small_cluster import REPOSITORY, Site, bring_images, jail_image, own_name
 
 PAGE = "kubernetes.md"
 TEST = "test_the_page_leads_to_a_job_over_two_nodes"

@@ -16,7 +16,7 @@ from cellblock.errors import UsageError
 from cellblock.graph import build_order
 from cellblock.kubernetes.release_1_20 import for_1_20
 from cellblock.variants import load_variants
-from tests.kubernetes.rendered import FILE, found, objects, rendered
+from tests.kubernetes.helpers.rendered import FILE, found, objects, rendered
 from tests.kubernetes_schemas import check
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.kubernetes.rendered import FILE, found, rendered
+from tests.kubernetes.helpers.rendered import FILE, found, rendered
 from tests.kubernetes_schemas import VERSIONS, check
 
 _PARTS = "NVIDIA_DRIVER_CAPABILITIES"

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
+from tests.kubernetes.helpers.kubernetes import Kubernetes
+from tests.kubernetes.helpers.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster
 
 pytestmark = pytest.mark.integration
 

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from cellblock.paths import PROJECT
 from tests.kubernetes.from_source import names, pause_image, start
@@ -42,6 +46,25 @@ def test_the_image_of_pods_has_one_program(tmp_path: Path) -> None:
     said = subprocess.run(inspect, capture_output=True, check=True).stdout
     assert json.loads(said)["config"]["Entrypoint"] == ["/pause"]
     assert pause_image.NAME == start.PAUSE
+
+
+@pytest.mark.skipif(not shutil.which("apt-get"), reason="the source package comes by apt")
+def test_a_mirror_that_does_not_answer_is_named(tmp_path: Path) -> None:
+    """and apt's lists of the machine are left alone"""
+    for name in ("go", "gcc"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    mirror = "http://127.0.0.1:9/debian"
+    done = subprocess.run(
+        [_MAKE, tmp_path / "made", "source"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "DEBIAN_MIRROR": mirror},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert mirror in done.stderr or "debian-archive-keyring" in done.stderr
+    assert "next: " in done.stderr.splitlines()[-1]
 
 
 def test_a_step_that_is_not_there_is_said(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from cellblock.bench import machines
 from cellblock.errors import CellblockError
-from tests.kubernetes.page_cluster import GRACE_S, USER, PageCluster
+from tests.kubernetes.helpers.page_cluster import GRACE_S, USER, PageCluster
 
 pytestmark = pytest.mark.integration
 
@@ -150,6 +150,22 @@ def test_a_pod_that_is_evicted_without_time_has_its_job_queued_again(cluster: Pa
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
 
 
+def test_a_job_seconds_old_whose_pod_is_deleted_at_once_is_queued_again_soon(cluster: PageCluster) -> None:
+    """slurmctld takes it for one that is still being launched, and does not look for it itself"""
+    job = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1", "--mem=10")
+    cluster.until("a running job", lambda: cluster.runs(job))
+    evict(cluster, "cpu-1", 0)
+    cluster.until("its pod", lambda: cluster.is_ready("cpu-1"), 180)
+    kept = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1", "--mem=10")
+    # It was 112 s and more.
+    cluster.until("a job that is queued again", lambda: cluster.restarts(job) == 1, 100)
+    starts_again(cluster, job)
+    assert cluster.runs(kept)
+    cluster.run_as("touch", _GO)
+    cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
+    cluster.until("the end of the one that ran meanwhile", lambda: is_complete(cluster, kept))
+
+
 def evict(cluster: PageCluster, pod: str, seconds: int) -> None:
     """As a drain does it, and kubelet when a machine's memory or disk is full."""
     eviction = {
@@ -186,6 +202,23 @@ def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_qu
     cluster.run_as("touch", _GO)
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
     cluster.until("the node", cluster.serves, 180)
+
+
+def test_all_pods_that_go_at_once_lose_no_job(cluster: PageCluster) -> None:
+    """as of machines that lose their power, and have it again"""
+    over, running = cluster.submit_as("true", "--mem=10"), cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-0")
+    waiting = cluster.submit_as("true", "--hold", "--mem=10")
+    cluster.until("a job that is over", lambda: is_complete(cluster, over))
+    cluster.until("a running job", lambda: cluster.runs(running))
+    cluster.kubernetes("delete", "pods", "--all", f"--namespace={cluster.space}", "--grace-period=1")
+    for pod in ("database-0", "accounting-0", "controller-0", "login-0", *_NODES):
+        cluster.until(pod, lambda pod=pod: cluster.is_ready(pod), 240)
+    starts_again(cluster, running)
+    cluster.slurm("scontrol", "release", waiting)
+    cluster.run_as("touch", _GO)
+    cluster.until("its end", lambda: is_complete(cluster, running, restarts=1))
+    cluster.until("the job that waited", lambda: is_complete(cluster, waiting))
+    assert is_complete(cluster, over)
 
 
 def test_controller_database_and_slurmdbd_that_go_under_load_lose_no_job_and_no_account(

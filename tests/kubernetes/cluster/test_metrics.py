@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from tests.kubernetes.small_cluster import Site
+from tests.kubernetes.helpers.small_cluster import Site
 
 pytestmark = pytest.mark.integration
 

@@ -15,7 +15,7 @@ import yaml
 from cellblock.errors import DefinitionError
 from cellblock.kubernetes.secrets import write_secrets
 from cellblock.paths import PROJECT
-from tests.kubernetes.rendered import FILE, described
+from tests.kubernetes.helpers.rendered import FILE, described
 
 
 def secrets(path: Path) -> dict[str, dict[str, bytes]]:

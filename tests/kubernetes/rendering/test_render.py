@@ -14,7 +14,7 @@ from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.errors import DefinitionError, UsageError
 from cellblock.kubernetes.release_1_20 import for_1_20
 from cellblock.kubernetes.render import write
-from tests.kubernetes.rendered import FILE, SLURM, described, found, objects, rendered
+from tests.kubernetes.helpers.rendered import FILE, SLURM, described, found, objects, rendered
 from tests.kubernetes_schemas import VERSIONS, check
 
 VARIANTS = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kubernetes.page_cluster import INACTIVE_S, USER, PageCluster
+from tests.kubernetes.helpers.page_cluster import INACTIVE_S, USER, PageCluster
 
 pytestmark = pytest.mark.integration
 

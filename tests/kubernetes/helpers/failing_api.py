@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from cellblock.bench.real_kubernetes import HOST
-from tests.kubernetes.conftest import Kubernetes
+from tests.kubernetes.helpers.kubernetes import Kubernetes
 from tests.node_pods.http_server import serving
 
 # Of the program that starts a Kubernetes: the Service of the API, and where the API itself listens.

@@ -16,7 +16,7 @@ from cellblock.cluster.definition.model import SlurmVariant
 from cellblock.cluster.engine.api import podman_environment
 from cellblock.errors import CellblockError
 from cellblock.events import Events
-from tests.kubernetes.rendered import found, rendered
+from tests.kubernetes.helpers.rendered import found, rendered
 
 ZONE = "topology.kubernetes.io/zone"
 _SETS = """\

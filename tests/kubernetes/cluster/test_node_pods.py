@@ -26,8 +26,8 @@ from cellblock_node_pods.node_requests import tell
 from cellblock_node_pods.reconcile_loop import ReconcileLoop
 
 from cellblock.paths import PROJECT
-from tests.kubernetes.conftest import Kubernetes
-from tests.kubernetes.small_cluster import bring_images, own_name
+from tests.kubernetes.helpers.kubernetes import Kubernetes
+from tests.kubernetes.helpers.small_cluster import bring_images, own_name
 from tests.node_pods.faulty_proxy import FaultyProxy, proxy
 
 pytestmark = pytest.mark.integration
