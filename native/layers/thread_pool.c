@@ -41,7 +41,7 @@ static int give_up(struct thread_pool *work, const struct image_error *err)
 	return -1;
 }
 
-static void *run(void *argument)
+static void *run_jobs(void *argument)
 {
 	struct worker *worker = argument;
 	struct thread_pool *work = worker->work;
@@ -102,7 +102,7 @@ struct thread_pool *thread_pool_new(unsigned threads, size_t state_size, void (*
 
 		worker->work = work;
 		worker->state = calloc(1, state_size);
-		if (!worker->state || pthread_create(&worker->thread, NULL, run, worker)) {
+		if (!worker->state || pthread_create(&worker->thread, NULL, run_jobs, worker)) {
 			free(worker->state);
 			image_fail_call(err, "", "pthread_create", EAGAIN);
 			thread_pool_free(work);

@@ -240,7 +240,8 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 	if (pyxis_join_check(container, err)) {
 		free(container->advice);
 		container->advice = text_format("  next: leave the option out, or give %s another name%s", request->name,
-						path_exists(root) ? "; :no_exec behind this one begins a second container with its root" : "");
+						path_exists(root)
+						? "; :no_exec behind this one begins a second container with its root" : "");
 		return -1;
 	}
 	return request->save ? check_saving(container, root, err) : 0;
