@@ -66,9 +66,9 @@ class VolumeCost:
             found[f"slow_{name}_s"] = round(seconds, 2)
         for name, times in self.small.items():
             found[f"small_{name}_s"] = round(statistics.median(times), 2)
-        if self.small:
-            pairs = zip(self.small["assemble"], self.small["tar"], strict=True)
-            found["small_assemble_vs_tar"] = round(statistics.median(a / b for a, b in pairs), 3)
+        for other in ("tar", "tar_flushed") if self.small else ():
+            pairs = zip(self.small["assemble"], self.small[other], strict=True)
+            found[f"small_assemble_vs_{other}"] = round(statistics.median(a / b for a, b in pairs), 3)
         ours, theirs = self.slow.get("assemble"), self.slow.get("rsync")
         found["slow_fs_vs_rsync"] = round(ours / theirs, 4) if ours and theirs else None
         if self.later is not None:

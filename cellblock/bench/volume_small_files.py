@@ -28,27 +28,30 @@ _DISK_BYTES = 3 << 30
 
 
 def small_files_cost(work: Path, rounds: int, events: Events) -> dict[str, list[float]]:
-    """Seconds of `tar` and of `assemble` for FILES files in FOLDERS folders, by round.
+    """Seconds of `tar`, `tar_flushed` and `assemble`, which flushes, for FILES files in FOLDERS folders.
 
-    Needs 4 GB of memory and 1 GB below `work`. One round more than `rounds` is run and not counted.
+    By round. Needs 4 GB of memory and 1 GB below `work`. One round more than `rounds` is run and not counted.
     """
     archive = work / "small.tar"
     with events.step("volume", f"make a tar of {FILES} small files"):
         _make_archive(archive)
-    times: dict[str, list[float]] = {"tar": [], "assemble": []}
+    times: dict[str, list[float]] = {"tar": [], "tar_flushed": [], "assemble": []}
     for number in range(rounds + 1):
         # In turns, so that neither always has the warmer memory.
-        for name in sorted(times, reverse=bool(number % 2)):
+        for name in sorted(("tar", "assemble"), reverse=bool(number % 2)):
             step = events.step("volume", f"small files: {name}, round {number}")
             with step, _disk(work / "memory") as disk:
-                seconds = _timed(name, archive, disk / "target")
+                seconds, flushed = _timed(name, archive, disk / "target")
             if number:
                 times[name].append(seconds)
+            if number and name == "tar":
+                times["tar_flushed"].append(flushed)
     archive.unlink()
     return times
 
 
-def _timed(name: str, archive: Path, target: Path) -> float:
+def _timed(name: str, archive: Path, target: Path) -> tuple[float, float]:
+    """Seconds, without and with flushing what was written."""
     target.mkdir()
     os.sync()
     began = time.monotonic()
@@ -60,7 +63,9 @@ def _timed(name: str, archive: Path, target: Path) -> float:
         ],
     }[name]
     subprocess.run(command, check=True, capture_output=True)
-    return time.monotonic() - began
+    seconds = time.monotonic() - began
+    os.sync()
+    return seconds, time.monotonic() - began
 
 
 def _make_archive(archive: Path) -> None:
