@@ -82,8 +82,8 @@ sources = $(patsubst $(ROOT)/%,%,$(wildcard $(ROOT)/$(1)/*.c))
 # $(call objects,SOURCES), $(call archives,NAMES): what programs are linked of; with a second argument, units or fuzz, the
 # copy of it that tests have: with the seam by which a system call fails (native/base/sys.h), or from clang.
 objects = $(patsubst %.c,$(BUILD)/$(or $(2),objects)/%.o,$(1))
-# $(call compiled,FOLDER): all of a folder.
-compiled = $(if $(TOGETHER),$(BUILD)/$(or $(2),objects)/$(1).o,$(call objects,$(call sources,$(1)),$(2)))
+# $(call compiled,FOLDER): all of a folder. Units are apart always: a test may include a source itself.
+compiled = $(if $(and $(TOGETHER),$(filter-out units,$(or $(2),objects))),$(BUILD)/$(or $(2),objects)/$(1).o,$(call objects,$(call sources,$(1)),$(2)))
 archives = $(foreach name,$(filter $(1),$(LIBRARIES)),$(BUILD)/$(or $(2),objects)/native/$(name).a)
 libraries = $(foreach name,$(filter $(1),$(LIBRARIES)),$(libraries-$(name)))
 
