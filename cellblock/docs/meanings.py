@@ -151,6 +151,10 @@ NODE_ENVIRONMENT = {
         "`/mnt/jail-records`",
         "where `.cellblock` of the jail's volume is, for the exporter",
     ),
+    "CELLBLOCK_DATABASE_CLIENTS": (
+        "all",
+        "names of the hosts that may connect to the database, with blanks between",
+    ),
     "CELLBLOCK_DATABASE_HOST": ("`database:3306`", "host and port of the database, for slurmdbd"),
     "CELLBLOCK_DATABASE_MEMORY_MB": (
         "half of the container's memory, or a sixteenth of the machine's",

@@ -1,18 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service_guard.so: bounds the connections and memory that users can take of slurmdbd, of its database and of sackd. The images' entrypoints load it into them (LD_PRELOAD).
+/* service_guard.so: bounds the connections and memory that users can take of slurmdbd, of its database, of slurmrestd, of sackd and of
+ * munged, and what they can have slurmdbd do to the database. The images' entrypoints load it into them (LD_PRELOAD).
  *
- * Jobs reach both over the network. slurmdbd serves a hundred connections, MariaDB as many as max_connections says, and each waits
- * on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends it. sackd, which users of a node reach by a socket, serves 150. SERVICE_GUARD_CONNECTIONS is
- * how many stay open: some less than the service takes, for one that is ended goes on for a moment.
+ * Jobs reach the first three over the network. slurmdbd serves a hundred connections, slurmrestd 124, MariaDB as many as
+ * max_connections says, and each waits on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends
+ * it. sackd and munged, which users of a node reach by a socket, serve 150, and as many as munged has threads.
+ *   SERVICE_GUARD_CONNECTIONS  how many stay open: some less than the service takes, for one that is ended goes on for a moment
+ *   SERVICE_GUARD_PEERS  names of the hosts that the service is for, with blanks between (default: all)
+ *   SERVICE_GUARD_HTTP  anything: what comes are requests of HTTP, and no messages of Slurm's
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "known_peers.h"
+#include "queries.h"
 #include "service_connections.h"
 #include "spank_jail/guards/common/array_sizes.h"
 #include "spank_jail/guards/common/imported_functions.h"
@@ -21,6 +29,10 @@
 
 /* Slurm has no larger clusters. */
 #define MOST_NAMES 65536
+/* For the database, which finds an error in it, and for the log. */
+#define NO_QUERY "refused: a text of a client's would be a part of the query"
+/* Of slurmdb_admin_level_t: 0 to 3. */
+#define OPERATOR 2
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -30,6 +42,10 @@ EXPORT int close(int fd);
 EXPORT ssize_t read(int fd, void *buffer, size_t size);
 EXPORT ssize_t recv(int fd, void *buffer, size_t size, int flags);
 EXPORT void *hostlist_create_dims(const char *names, int dimensions);
+EXPORT int unpackstr_xmalloc_escaped(char **text, uint32_t *size, void *buffer);
+EXPORT int mysql_query(void *database, const char *query);
+EXPORT signed char mysql_autocommit(void *database, signed char mode);
+EXPORT uid_t auth_g_get_uid(void *credential);
 
 static int (*own_accept4)(int, struct sockaddr *, socklen_t *, int);
 static int (*own_close)(int);
@@ -37,7 +53,16 @@ static ssize_t (*own_read)(int, void *, size_t);
 /* libslurm's; of a program without it NULL, and nobody asks. */
 static void *(*own_list)(const char *, int);
 static ssize_t (*own_recv)(int, void *, size_t, int);
+static int (*own_unpack)(char **, uint32_t *, void *);
+static int (*own_query)(void *, const char *);
+static signed char (*own_autocommit)(void *, signed char);
+static uid_t (*own_uid)(void *);
+static void *(*make_room)(size_t, size_t, bool, bool, const char *, int, const char *);
+static void (*give_room)(void **);
+static int (*admin_level)(void *, uint32_t);
 static bool is_slurm;
+/* Whose connection to slurmdbd this thread serves; root: nobody's yet. */
+static _Thread_local uid_t client;
 /* In a function of large_messages.c, which calls these here. */
 static _Thread_local bool is_inside;
 
@@ -49,7 +74,9 @@ static void find_functions(void)
 		void *place;
 	} functions[] = {
 		{ "accept4", &own_accept4 }, { "close", &own_close }, { "read", &own_read }, { "recv", &own_recv },
-		{ "hostlist_create_dims", &own_list },
+		{ "hostlist_create_dims", &own_list }, { "unpackstr_xmalloc_escaped", &own_unpack },
+		{ "mysql_query", &own_query }, { "mysql_autocommit", &own_autocommit }, { "auth_g_get_uid", &own_uid },
+		{ "slurm_xcalloc", &make_room }, { "slurm_xfree", &give_room }, { "assoc_mgr_get_admin_level", &admin_level },
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
@@ -72,9 +99,10 @@ __attribute__((constructor)) static void begin(void)
 	const struct link_map *libslurm = jail_imports_library("libslurm");
 	struct jail_error error;
 
-	is_slurm = libslurm != NULL;
+	is_slurm = libslurm && !getenv("SERVICE_GUARD_HTTP");
 	(void)jail_array_sizes_guard(libslurm, &error);
 	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
+	jail_peers_set(getenv("SERVICE_GUARD_PEERS"));
 }
 
 int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
@@ -88,6 +116,12 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 		return fd;
 	}
 	fd = own_accept4(listener, address, size, flags);
+	if (fd >= 0 && !jail_peers_is_known(fd)) {
+		own_close(fd);
+		/* As one that its client has given up. */
+		errno = ECONNABORTED;
+		return -1;
+	}
 	jail_crowd_add(fd);
 	return fd;
 }
@@ -135,4 +169,61 @@ void *hostlist_create_dims(const char *names, int dimensions)
 	if (!own_list)
 		find_functions();
 	return own_list(names && jail_node_names_count(names, MOST_NAMES) > MOST_NAMES ? "too-many-nodes-named" : names, dimensions);
+}
+
+/* libslurm's, of the texts of slurmdbd's clients. */
+int unpackstr_xmalloc_escaped(char **text, uint32_t *size, void *buffer)
+{
+	if (!own_unpack)
+		find_functions();
+	int failed = own_unpack(text, size, buffer);
+	if (failed || !*text)
+		return failed;
+	size_t length = strlen(*text), escaped = jail_queries_escape(*text, NULL);
+	if (escaped == length)
+		return 0;
+	char *more = escaped < UINT32_MAX ? make_room(1, escaped + 1, false, true, __FILE__, __LINE__, __func__) : NULL;
+	if (more)
+		jail_queries_escape(*text, more);
+	give_room((void **)text);
+	*text = more;
+	*size = more ? (uint32_t)escaped + 1 : 0;
+	return more ? 0 : -1;
+}
+
+/* The database's library is loaded by a plugin that is loaded later, and for itself. */
+static void find_in_library(void *place, size_t size, const char *name)
+{
+	const struct link_map *mariadb = jail_imports_library("libmariadb"), *library = mariadb ? mariadb : jail_imports_library("libmysqlclient");
+	void *handle = library ? dlopen(library->l_name, RTLD_LAZY | RTLD_NOLOAD) : NULL;
+	void *found = handle ? dlsym(handle, name) : NULL;
+
+	memcpy(place, &found, size);
+}
+
+int mysql_query(void *database, const char *query)
+{
+	if (!own_query)
+		find_in_library(&own_query, sizeof(own_query), "mysql_query");
+	return own_query(database, jail_queries_is_sound(query) ? query : NO_QUERY);
+}
+
+/* Of who opens a connection slurmdbd asks it, with the thread that serves it. */
+uid_t auth_g_get_uid(void *credential)
+{
+	if (!own_uid)
+		find_functions();
+	client = own_uid(credential);
+	return client;
+}
+
+/* With mode 0 a client changes what it may, and says later whether that is to stay: until then what it changed, as the comment of a
+ * job of one's own, is locked, and slurmctld's word of that job waits, with all that it would say after. So it is for who administers
+ * the accounting alone; for others each change stays. */
+signed char mysql_autocommit(void *database, signed char mode)
+{
+	if (!own_autocommit)
+		find_in_library(&own_autocommit, sizeof(own_autocommit), "mysql_autocommit");
+	bool is_users = !mode && client && client != geteuid() && admin_level && admin_level(NULL, client) < OPERATOR;
+	return is_users ? 0 : own_autocommit(database, mode);
 }

@@ -22,6 +22,7 @@
 /* For one that is to connect, or to send something. */
 #define PATIENCE_MS 15000
 #define GREETING 48 /* a token and a rank below 65,536 */
+#define MOST_ARRIVALS 32
 
 /* This node's address, as the host of srun sees it. */
 static int own_address(char *text, size_t size)
@@ -122,29 +123,76 @@ static int connect_to(struct speed_peers *peers, size_t other)
 	return fd;
 }
 
-/* Takes connections until `other` has come; one that brings no token is closed. */
+/* Connections that have not yet said all of their greeting, the oldest first. */
+static struct arrival {
+	int fd;
+	size_t said;
+	char line[GREETING];
+} arrivals[MOST_ARRIVALS];
+static size_t arrived;
+
+static void forget(size_t at)
+{
+	memmove(&arrivals[at], &arrivals[at + 1], (--arrived - at) * sizeof(*arrivals));
+}
+
+/* Whoever holds connections and says nothing is in nobody's way: the oldest makes room. */
+static void take(int listener)
+{
+	int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	if (set_up(fd)) {
+		close(fd);
+		return;
+	}
+	if (arrived == MOST_ARRIVALS) {
+		close(arrivals[0].fd);
+		forget(0);
+	}
+	arrivals[arrived++] = (struct arrival){ .fd = fd };
+}
+
+/* Closes a connection that brings no token. Returns whether more is to come. */
+static bool hear(struct speed_peers *peers, struct arrival *one)
+{
+	char expected[GREETING];
+	ssize_t n = recv(one->fd, one->line + one->said, GREETING - one->said, 0);
+
+	if (n < 0 && (errno == EAGAIN || errno == EINTR))
+		return true;
+	one->said += n > 0 ? (size_t)n : 0;
+	if (n > 0 && one->said < GREETING)
+		return true;
+	for (size_t rank = 0; rank < peers->n && n > 0; rank++) {
+		greet(peers, rank, expected);
+		if (peers->connected[rank] < 0 && !memcmp(one->line, expected, GREETING)) {
+			peers->connected[rank] = one->fd;
+			return false;
+		}
+	}
+	close(one->fd);
+	return false;
+}
+
+/* Takes connections until `other` has come. */
 static int accept_from(struct speed_peers *peers, size_t other)
 {
 	double until = speed_now() + PATIENCE_MS / 1000.0;
 
 	while (peers->connected[other] < 0 && speed_now() < until) {
-		struct pollfd ready = { .fd = peers->listener, .events = POLLIN };
-		char line[GREETING], expected[GREETING];
-		int fd;
+		struct pollfd ready[MOST_ARRIVALS + 1] = { { .fd = peers->listener, .events = POLLIN } };
 
-		if (poll(&ready, 1, 1000) <= 0 || (fd = accept4(peers->listener, NULL, NULL, SOCK_CLOEXEC)) < 0)
+		for (size_t i = 0; i < arrived; i++)
+			ready[i + 1] = (struct pollfd){ .fd = arrivals[i].fd, .events = POLLIN };
+		if (poll(ready, arrived + 1, 1000) <= 0)
 			continue;
-		if (set_up(fd) || move(fd, line, sizeof(line), false))
-			memset(line, 0, sizeof(line));
-		for (size_t rank = 0; rank < peers->n && fd >= 0; rank++) {
-			greet(peers, rank, expected);
-			if (peers->connected[rank] < 0 && !memcmp(line, expected, sizeof(line))) {
-				peers->connected[rank] = fd;
-				fd = -1;
-			}
-		}
-		if (fd >= 0)
-			close(fd);
+		for (size_t i = arrived; i > 0; i--)
+			if (ready[i].revents && !hear(peers, &arrivals[i - 1]))
+				forget(i - 1);
+		if (ready[0].revents)
+			take(peers->listener);
 	}
 	errno = ETIMEDOUT;
 	return peers->connected[other] < 0 ? -1 : 0;

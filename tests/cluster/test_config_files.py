@@ -42,6 +42,7 @@ def test_slurm_conf_of_24_11_without_cgroup_v2(spec: Make) -> None:
         "TreeWidth=65533",
         "SlurmdPort=618",
         "AuthType=auth/munge",
+        "CommunicationParameters=block_null_hash,block_zero_hash",
         "SlurmUser=slurm",
         "SlurmdUser=root",
         "JobSubmitPlugins=lua,jail",

@@ -140,10 +140,12 @@ def test_without_a_program_that_measures_gpus(start: Callable[[int], Tasks]) -> 
 def test_pairs_and_sums(start: Callable[[int], Tasks]) -> None:
     """five tasks: one rests in each round, and one is beyond the last power of two"""
     tasks = start(5)
-    # Whoever brings no token is in nobody's way.
+    # Whoever brings no token is in nobody's way, nor who says nothing.
     host, _, port = tasks.hosts[4].rpartition(":")
-    with socket.create_connection((host, int(port))) as stranger:
-        stranger.sendall(b"x" * 48)
+    with ExitStack() as strangers:
+        for said in (b"x" * 48, b"", b"x", *[b""] * 40):
+            stranger = strangers.enter_context(socket.create_connection((host, int(port))))
+            stranger.sendall(said)
         tasks.say(f"peers {TOKEN} {' '.join(tasks.hosts)}")
         answers = tasks.say("pairs 0.2 0-4 1-3")
         assert answers[2] == "-"

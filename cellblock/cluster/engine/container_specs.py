@@ -240,7 +240,10 @@ def plan(
         if not cluster.accounting.external:
             keep = Mount(str(folder / "database"), "/var/lib/mysql", writable=True)
             password = Mount(str(secrets / "database"), _SECRETS)
-            containers.append(container("database", cluster.accounting.database_host, (keep, password)))
+            # Jobs reach its port, too.
+            clients = {"CELLBLOCK_DATABASE_CLIENTS": cluster.accounting.host}
+            host = cluster.accounting.database_host
+            containers.append(container("database", host, (keep, password), environment=clients))
         accounting = (
             Mount(str(config / "accounting"), "/etc/cellblock"),
             Mount(str(secrets / "accounting"), _SECRETS),

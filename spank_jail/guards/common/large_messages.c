@@ -26,6 +26,10 @@
 #define LARGE (1UL << 20)
 /* What Slurm takes. Of HTTP, which slurmctld of 25.11 and later speaks, too, the first four bytes are a larger number. */
 #define LARGEST (1UL << 30)
+/* Bytes of a connection of HTTP, whose requests here have no body: Slurm takes one of 50 MB all the same, before it knows whether it is
+ * for anything. */
+#define SMALL_HTTP (64UL << 10)
+#define LARGEST_HTTP (52UL << 20)
 /* By Slurm's header, which begins with its version and these flags. By this one slurmctld says to itself that it
  * has locked what the message is about: it must not come from others. */
 #define FLAGS_AT 2
@@ -54,6 +58,8 @@ static struct share shares[MOST_FILES];
 static bool has_headers;
 /* A thread that reads by the length is at the header. */
 static atomic_bool is_at_header[MOST_FILES];
+static atomic_bool is_http[MOST_FILES];
+static atomic_size_t of_http[MOST_FILES];
 /* Of the message that a thread reads by its length, what it has not read; a connection to slurmdbd brings one after the other. */
 static atomic_size_t left[MOST_FILES];
 
@@ -117,8 +123,8 @@ int jail_large_messages_accept4(int listener, struct sockaddr *address, socklen_
 	if (fd >= 0 && fd < MOST_FILES && address && (address->sa_family == AF_INET || address->sa_family == AF_INET6)) {
 		is_new[fd] = true;
 		is_by_length[fd] = is_large[fd] = false;
-		is_at_header[fd] = false;
-		left[fd] = 0;
+		is_at_header[fd] = is_http[fd] = false;
+		left[fd] = of_http[fd] = 0;
 		is_accepted[fd] = true;
 	}
 	return fd;
@@ -145,9 +151,10 @@ static bool may_begin(int fd, unsigned char *text, size_t size)
 	if (size < sizeof(length) || (refuse && refuse(text, size)))
 		return false;
 	memcpy(&length, text, sizeof(length));
-	/* HTTP */
-	if (ntohl(length) > LARGEST)
+	if (ntohl(length) > LARGEST) {
+		is_http[fd] = true;
 		return true;
+	}
 	return clear_flags(text + sizeof(length), size - sizeof(length)) && reserve(fd, ntohl(length));
 }
 
@@ -181,10 +188,12 @@ static ssize_t judge(int fd, unsigned char *text, ssize_t got)
 		is_at_header[fd] = false;
 		return clear_flags(text, (size_t)got) ? got : end(fd);
 	}
-	if (!is_new[fd])
-		return got;
+	bool is_first = is_new[fd];
 	is_new[fd] = false;
-	return may_begin(fd, text, (size_t)got) ? got : end(fd);
+	if (is_first && !may_begin(fd, text, (size_t)got))
+		return end(fd);
+	of_http[fd] += is_http[fd] ? (size_t)got : 0;
+	return of_http[fd] <= SMALL_HTTP || reserve(fd, LARGEST_HTTP) ? got : end(fd);
 }
 
 ssize_t jail_large_messages_read(int fd, void *buffer, size_t size)

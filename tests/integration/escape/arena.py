@@ -247,7 +247,7 @@ def patch_workers(patch: pytest.MonkeyPatch) -> None:
 
 def compile_attacks(folder: Path) -> tuple[Path, tuple[Path, ...], tuple[Path, ...]]:
     """The attack program, for a jail of any distribution; libraries; clients."""
-    names = ("loaded.so", "launch.so", "odd_requests.so")
+    names = ("loaded.so", "launch.so", "odd_requests.so", "packed_texts.so")
     program, libraries = folder / "attack", tuple(folder / name for name in names)
     flags = ("gcc", "-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror")
     sources = sorted(str(path) for path in _ATTACKS.glob("*.c"))

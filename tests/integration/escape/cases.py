@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from tests.integration.escape.arena import LEVELS, Arena, Level, Outcome
 from tests.integration.escape.ways import (
+    accounting,
     broadcast,
     connections,
     descriptors,
@@ -303,10 +304,9 @@ _MPI = [
 ]
 
 _ROGUE = "munge says uid 0 for root inside, and whoever is uid 0 or SlurmUser may configure slurmd"
-
 _STRIGGER = "Slurm 22.05 knows no disable_triggers; with --jail-root nobody nobody inside is SlurmUser"
 
-# What slurmctld and slurmd read from the network: they know nothing of levels.
+# What slurmctld, slurmd and slurmdbd read from the network: they know nothing of levels.
 _MESSAGES = [
     Case(name, "filesystem", "eve", way=way, by_level=False)
     for name, way in (
@@ -334,6 +334,11 @@ _MESSAGES = [
         ("compressed-blocks", connections.send_compressed),
         ("files-left-open", connections.leave_open),
         ("large-messages-to-slurmctld", connections.send_large_to_slurmctld),
+        ("message-without-hash", requests.without_hash),
+        ("bodies-of-http", connections.send_bodies),
+        ("connections-to-munge", connections.hold_munge),
+        ("text-as-query", accounting.text_as_query),
+        ("change-left-open", accounting.change_left_open),
     )
 ]
 
@@ -359,8 +364,7 @@ _BY_SLURM = [
     Case("strigger", "filesystem", way=slurm.strigger, open=_STRIGGER, open_with=("22.05",)),
 ]
 
-# Its worker is repaired after it, so it comes once; no level makes a difference to it.
-# With 22.05 slurmd does not ask it.
+# Its worker is repaired after it, so it comes once; levels make no difference. slurmd 22.05 asks nobody.
 ROGUE_CONTROLLER = Case(
     "rogue-controller",
     "filesystem",
@@ -377,10 +381,8 @@ ODD_REQUESTS = Case("odd-requests", "filesystem", "eve", way=requests.odd_reques
 # No level makes a difference to it, and it takes a minute of both processors, and a gigabyte.
 STEPS_WITHOUT_END = Case("steps-without-end", "filesystem", "eve", way=launches.steps_without_end)
 
-# No level makes a difference to it, and it takes half a minute of both processors.
+# No level makes a difference to these. The first takes half a minute of both processors, the other four.
 MANY_CONNECTIONS = Case("many-connections", "filesystem", "eve", way=connections.hold)
-
-# No level makes a difference to it, and it takes four minutes.
 STOPPED_CLIENTS = Case("stopped-clients", "filesystem", "eve", way=endings.stopped_clients)
 
 CASES = [

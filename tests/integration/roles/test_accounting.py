@@ -214,6 +214,9 @@ def test_root_of_the_database_does_not_come_over_the_network(accounted: LocalClu
     for user in ("root", "mysql", ""):
         asked = ("mariadb", "--protocol=tcp", "--host=database", f"--user={user}", "--execute=SELECT 1")
         assert accounted.on("database", *asked).status != 0
+    # To other hosts than slurmdbd's it says nothing: it takes 16 MB of each who has not logged in.
+    greeting = "import socket; print(socket.create_connection(('database', 3306), 30).recv(9))"
+    assert accounted.jail("python3", "-c", greeting).ok().strip() == "b''"
 
 
 @contextmanager

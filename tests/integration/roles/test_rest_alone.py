@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -26,3 +29,14 @@ def test_it_answers_of_jobs(rest: Rest) -> None:
     answer = rest.ask("jobs", rest.token())
     assert answer.status == 200
     assert "jobs" in answer.document
+
+
+@pytest.mark.parametrize("said", [b"", b"GET / HTTP/1.1\r\nHost: x\r\nX-Slow: "])
+def test_connections_that_are_left_open_keep_nobody_out(rest: Rest, said: bytes) -> None:
+    """slurmrestd serves 124."""
+    token, where = rest.token(), urlsplit(rest.url)
+    with ExitStack() as held:
+        for _ in range(130):
+            one = socket.create_connection((where.hostname, where.port), timeout=30)
+            held.enter_context(one).sendall(said)
+        assert rest.ask("jobs", token).status == 200

@@ -20,6 +20,57 @@ _PROTOCOLS = {
     "25.11": 44,
     "26.05": 45,
 }
+_BODIES = """\
+import select, socket, time
+size, sent, live = 45 << 20, {}, []
+for _ in range(30):
+    one = socket.create_connection(("controller", 6817), 30)
+    one.sendall(b"POST /metrics HTTP/1.1\\r\\nHost: x\\r\\nContent-Length: %d\\r\\n\\r\\n" % (size + 1000))
+    one.setblocking(False)
+    sent[one] = 0
+    live.append(one)
+until = time.monotonic() + 60
+while live and time.monotonic() < until:
+    for one in select.select([], live, [], 1)[1]:
+        try:
+            sent[one] += one.send(bytes(65536))
+        except BlockingIOError:
+            continue
+        except OSError:
+            sent[one] = size
+        if sent[one] >= size:
+            live.remove(one)
+print("sent in", len(sent), "connections", flush=True)
+time.sleep(60)
+"""
+_HOLD_MUNGE = """\
+import socket, time
+held = {}
+def missing():
+    for number in range(400):
+        one = held.get(number)
+        try:
+            if one and not one.recv(100, socket.MSG_DONTWAIT):
+                one.close()
+                one = None
+        except BlockingIOError:
+            pass
+        except OSError:
+            one = None
+        if not one:
+            one = socket.socket(socket.AF_UNIX)
+            one.setblocking(False)
+            try:
+                one.connect("/run/munge/munge.socket.2")
+            except OSError:
+                one = None
+        held[number] = one
+missing()
+print("held", sum(one is not None for one in held.values()), flush=True)
+while True:
+    time.sleep(0.01)
+    missing()
+"""
 # An idle slurmd has a dozen.
 _MOST_THREADS = 600
 _MOST_MEMORY_KB = 400_000
@@ -68,6 +119,21 @@ def send_large_to_slurmctld(arena: Arena, user: str) -> Outcome:
     outcome = _send_large(arena, user, "send-large-to-slurmctld", "controller", "slurmctld")
     ping = arena.cluster.on("controller", "scontrol", "ping")
     return outcome if ping.status == 0 else escaped(f"slurmctld serves nobody: {ping.out}{ping.err}")
+
+
+def send_bodies(arena: Arena, user: str) -> Outcome:
+    """Bodies by HTTP, which slurmctld of 25.11 and later speaks, too: it takes 50 MB where none belongs."""
+    before, out = _memory_kb(arena, "controller", "slurmctld"), fresh(arena)
+    (out / "bodies.py").write_text(_BODIES)
+    asked = ("-D", arena.inside(out), "-o", "said")
+    job = arena.submit("exec timeout 100 python3 bodies.py", *asked, user=user).ok().strip()
+    try:
+        arena.cluster.wait_until("it has sent", lambda: "sent" in read(out / "said"))
+        more = _memory_kb(arena, "controller", "slurmctld") - before
+    finally:
+        arena.cluster.on("controller", "scancel", job)
+    said = f"{more} kB more; {last_line(read(out / 'said'))}"
+    return escaped(f"slurmctld has {said}") if more > _MOST_MEMORY_KB else held(said)
 
 
 def _send_large(arena: Arena, user: str, attack: str, hostname: str, daemon: str) -> Outcome:
@@ -150,3 +216,22 @@ def pass_to_many(arena: Arena, user: str) -> Outcome:
 def pass_to_fewer(arena: Arena, user: str) -> Outcome:
     """Messages for fewer nodes than they say there are."""
     return _ask(arena, user, "pass-to-fewer")
+
+
+def hold_munge(arena: Arena, user: str) -> Outcome:
+    """Connections to munge's socket, each of which has a thread for two seconds; others follow them."""
+    out = fresh(arena)
+    (out / "hold.py").write_text(_HOLD_MUNGE)
+    asked = ("-D", arena.inside(out), "-o", "said")
+    number = arena.submit("exec timeout 300 python3 hold.py", *asked, user=user).ok().strip()
+    try:
+        arena.cluster.wait_until("it holds them", lambda: "held" in read(out / "said"))
+        for _ in range(3):
+            # Who asks is another user, of the same node.
+            served = arena.srun("timeout", "30", "squeue", "--noheader", user="bob")
+            if served.status:
+                return escaped(f"another user's command is not served: {last_line(served.err)}")
+        return held(last_line(read(out / "said")))
+    finally:
+        arena.cluster.on("controller", "scancel", number)
+        arena.cluster.wait_until_none_completes()

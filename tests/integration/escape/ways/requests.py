@@ -122,3 +122,12 @@ def arrays_of_billions(arena: Arena, user: str) -> Outcome:
         return escaped(f"slurmctld ended: {last_line(said)}")
     more = int(after.out) - before
     return escaped(f"it has {more} kB more") if more > _MOST_MORE_KB else held(f"{more} kB more")
+
+
+def without_hash(arena: Arena, user: str) -> Outcome:
+    """A credential that is for any message: whoever has one of a daemon's would send another in its name."""
+    variables = ("env", "LD_PRELOAD=/escape/lib/packed_texts.so", "WITHOUT_HASH=1")
+    done = arena.cluster.jail(*variables, "timeout", "60", "squeue", user=user)
+    if "without hash" not in done.err:
+        return broken(f"nothing was sent: {done}")
+    return held(last_line(done.err)) if done.status else escaped("slurmctld answers")

@@ -14,12 +14,20 @@ MUNGE_FOR_JAIL=/run/munge-for-jail
 # bytes, and anybody may make as many as he can of an hour's.
 MUNGE_LIFE_S=300
 
+# How many connections a node's munged keeps open: more end those of the user who has most. Each finds a thread, and some are left for
+# those that are being ended. With two, munge's default, others' requests fail while a user has fifty open and says nothing: each
+# takes a thread for two seconds.
+MUNGE_CONNECTIONS=24
+MUNGE_THREADS=32
+GUARD=/usr/lib/cellblock/service_guard.so
+
 # munged_for_jail - serve MUNGE_FOR_JAIL until munged ends.
 munged_for_jail() {
     install -d -o munge -g munge -m 0755 $MUNGE_FOR_JAIL || return 1
     # A socket of a run before this one would look like an answer.
     rm -f $MUNGE_FOR_JAIL/*
-    run_for_jail munge $MUNGE_FOR_JAIL $MUNGED_FOR_JAIL --foreground --socket=$MUNGE_FOR_JAIL/munge.socket.2 \
+    run_for_jail munge $MUNGE_FOR_JAIL env LD_PRELOAD=$GUARD SERVICE_GUARD_CONNECTIONS=$MUNGE_CONNECTIONS \
+        $MUNGED_FOR_JAIL --foreground --num-threads=$MUNGE_THREADS --socket=$MUNGE_FOR_JAIL/munge.socket.2 \
         --pid-file=$MUNGE_FOR_JAIL/munged.pid --seed-file=/var/lib/munge/for-jail.seed --max-ttl=$MUNGE_LIFE_S
 }
 
