@@ -56,7 +56,7 @@ def test_a_failure_is_told_each_time(asked: Path, tmp_path: Path) -> None:
         f"#!/bin/sh\necho asked >>{asked}\necho unknown suite >&2\nexit 1\n"
     )
     for number in (1, 2):
-        with pytest.raises(CellblockError, match="mmdebstrap knows no mirror for Debian .*: unknown suite"):
+        with pytest.raises(CellblockError, match=r"mmdebstrap knows no mirror for Debian .*: unknown suite"):
             default_archives(VARIANT)
         assert times(asked) == number
 
