@@ -22,7 +22,8 @@
 /* Slurm's own errors begin here: slurmctld has answered. Below are those of connections, and of the system. */
 #define FIRST_ANSWER 2000
 
-static int (*own_complete)(uint32_t job, uint32_t status);
+/* The job's number until 25.11, what points to it since. */
+static int (*own_complete)(uintptr_t job, uint32_t status);
 
 static time_t seconds_now(void)
 {
@@ -33,7 +34,7 @@ static time_t seconds_now(void)
 }
 
 /* In place of slurm_complete_job. */
-static int complete(uint32_t job, uint32_t status)
+static int complete(uintptr_t job, uint32_t status)
 {
 	time_t end = seconds_now() + PATIENCE_S;
 	bool told = false;
@@ -47,8 +48,8 @@ static int complete(uint32_t job, uint32_t status)
 			return result;
 		}
 		if (!told)
-			slurm_info(JAIL_LOG_NAME "slurmctld did not answer that job %u is over: it is told again, for %d seconds",
-				   job, PATIENCE_S);
+			slurm_info(JAIL_LOG_NAME "slurmctld did not answer that the job is over: it is told again, for %d seconds",
+				   PATIENCE_S);
 		told = true;
 		const struct timespec pause = { .tv_sec = 1 };
 
