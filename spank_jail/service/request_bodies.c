@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the bodies of requests to slurmrestd. service_guard.c calls it.
+/* Bounds the requests to slurmrestd and sackd. service_guard.c calls it.
  *
  * slurmrestd takes bodies of 50 MB, and makes of JSON what needs ninety times as much memory (24 MB took 2.2 GB) before slurmctld sees
- * the token: with any text for a token two such requests end it. A script for a job has 4 MiB at most.
+ * the token: with any text for a token two such requests end it. A script for a job has 4 MiB at most. sackd waits for all of a message that says that it is of 4 GB, and has
+ * what has come of it in memory.
  */
 #define _GNU_SOURCE
 #include "request_bodies.h"
@@ -33,6 +34,7 @@ struct request {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct request requests[MOST_FILES];
+static size_t limit;
 
 static time_t now_s(void)
 {
@@ -68,6 +70,11 @@ static bool find_room(time_t now)
 	return count < MOST_LARGE;
 }
 
+void jail_bodies_limit(size_t most)
+{
+	limit = most;
+}
+
 static void set(int fd, bool is_open)
 {
 	if (fd < 0 || fd >= MOST_FILES)
@@ -101,9 +108,9 @@ bool jail_bodies_may_grow(int fd, size_t bytes)
 		*request = (struct request){ .is_open = true, .answered = answered };
 	request->bytes += bytes;
 	request->last = now_s();
-	if (request->bytes > SMALL && !request->is_large)
+	if (!limit && request->bytes > SMALL && !request->is_large)
 		may = request->is_large = find_room(request->last);
-	may = may && request->bytes <= LARGEST;
+	may = may && request->bytes <= (limit ? limit : LARGEST);
 	pthread_mutex_unlock(&lock);
 	return may;
 }

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the bodies of requests to a service of HTTP that reads them before it knows who asks. */
+/* Bounds the requests to a service that reads as much as it is sent before it looks at it. */
 #ifndef JAIL_REQUEST_BODIES_H
 #define JAIL_REQUEST_BODIES_H
 
 #include <stdbool.h>
 #include <stddef.h>
+
+/* How many bytes a connection brings; 0: as requests of HTTP may have. */
+void jail_bodies_limit(size_t most);
 
 /* A connection that was accepted; what else is read is none of a request's. */
 void jail_bodies_begin(int fd);

@@ -7,6 +7,7 @@
  * it. sackd and munged, which users of a node reach by a socket, serve 150, and as many as munged has threads.
  *   SERVICE_GUARD_CONNECTIONS  how many stay open: some less than the service takes, for one that is ended goes on for a moment
  *   SERVICE_GUARD_PEERS  names of the hosts that the service is for, with blanks between (default: all)
+ *   SERVICE_GUARD_BYTES  how many a connection brings (default: any number)
  *   SERVICE_GUARD_HTTP  anything: what comes are requests of HTTP, and no messages of Slurm's
  */
 #define _GNU_SOURCE
@@ -61,7 +62,7 @@ static uid_t (*own_uid)(void *);
 static void *(*make_room)(size_t, size_t, bool, bool, const char *, int, const char *);
 static void (*give_room)(void **);
 static int (*admin_level)(void *, uint32_t);
-static bool is_slurm, is_http;
+static bool is_slurm, is_bounded;
 /* Whose connection to slurmdbd this thread serves; root: nobody's yet. */
 static _Thread_local uid_t client;
 /* In a function of large_messages.c, which calls these here. */
@@ -95,15 +96,16 @@ static bool is_messages(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *most = getenv("SERVICE_GUARD_CONNECTIONS");
+	const char *most = getenv("SERVICE_GUARD_CONNECTIONS"), *bytes = getenv("SERVICE_GUARD_BYTES"), *http = getenv("SERVICE_GUARD_HTTP");
 
 	const struct link_map *libslurm = jail_imports_library("libslurm");
 	struct jail_error error;
 
-	is_http = getenv("SERVICE_GUARD_HTTP") != NULL;
-	is_slurm = libslurm && !is_http;
+	is_bounded = http || bytes;
+	is_slurm = libslurm && !http;
 	(void)jail_array_sizes_guard(libslurm, &error);
 	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
+	jail_bodies_limit(bytes ? strtoul(bytes, NULL, 10) : 0);
 	jail_peers_set(getenv("SERVICE_GUARD_PEERS"));
 }
 
@@ -124,7 +126,7 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 		errno = ECONNABORTED;
 		return -1;
 	}
-	if (is_http)
+	if (is_bounded)
 		jail_bodies_begin(fd);
 	jail_crowd_add(fd);
 	return fd;
@@ -143,7 +145,7 @@ int close(int fd)
 		is_inside = false;
 		return result;
 	}
-	if (is_http)
+	if (is_bounded)
 		jail_bodies_forget(fd);
 	jail_crowd_remove(fd);
 	return own_close(fd);
@@ -152,7 +154,7 @@ int close(int fd)
 /* What was read is none of a request's where it has become too large: the connection ends. */
 static ssize_t bounded(int fd, ssize_t got)
 {
-	if (!is_http || got <= 0 || jail_bodies_may_grow(fd, (size_t)got))
+	if (!is_bounded || got <= 0 || jail_bodies_may_grow(fd, (size_t)got))
 		return got;
 	(void)shutdown(fd, SHUT_RDWR);
 	return 0;
