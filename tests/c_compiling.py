@@ -44,7 +44,7 @@ def make(sources: Path, build: Path, *targets: str) -> subprocess.CompletedProce
     for tool in ("make", "gcc"):
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed: `python3 build.py test` installs it")
-    command = ["make", "-C", str(sources), "-j2", f"BUILD={build}", "WERROR=1", *targets]
+    command = ["make", "-C", str(sources), "-j2", f"BUILD={build}", "TOGETHER=1", "WERROR=1", *targets]
     with _alone(build):
         return subprocess.run(command, capture_output=True, text=True, check=False)
 

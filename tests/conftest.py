@@ -65,7 +65,7 @@ _FIRST = (
     "tests/integration/escape",  # a quarter of its time is computing
     "tests/integration/escape capabilities",
     "cluster debian13",
-    "tests/kubernetes",
+    "tests/kubernetes/cluster",
     "tests/integration/build/test_slurm_source.py",  # 160 s and more, of both cores
     "tests/integration/push",
     "tests/integration/escape pid",
@@ -108,7 +108,7 @@ _FOLDERS = (
     "tests/integration/escape",
     "tests/integration/packages",
     "tests/integration/push",
-    "tests/kubernetes",  # one Kubernetes, which takes fixed addresses of the machine
+    "tests/kubernetes/cluster",  # one Kubernetes, which takes fixed addresses of the machine
 )
 # Long, and content with a cluster of its own.
 _APART = ("tests/integration/cluster/test_soak.py",)

@@ -31,16 +31,17 @@ def test_warnings_are_errors_for_tests_alone(tmp_path: Path) -> None:
         assert "error: " in done.stderr
 
 
-@pytest.mark.parametrize("optimisation", ["-O1", "-O3"])
-@pytest.mark.parametrize("name", ["spank_jail", "enroot", "pyxis"])
-def test_what_users_compile_has_no_warnings(name: str, optimisation: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("how", ["CFLAGS=-O1", "CFLAGS=-O3", "TOGETHER=1"])
+@pytest.mark.parametrize("name", ["spank_jail", "enroot", "enroot/importing", "pyxis"])
+def test_what_users_compile_has_no_warnings(name: str, how: str, tmp_path: Path) -> None:
     """Tests compile without optimisation, and FORTIFY's marks, such as of results to look at, need one.
 
-    More of it finds more that may be unset, or too long. Images are compiled with -O2.
+    More of it finds more that may be unset, or too long. Images are compiled with -O2, the sources of a
+    folder in one go: what two of them name alike is an error there.
     """
     if not shutil.which("gcc"):
         pytest.skip("gcc is not installed: `python3 build.py test` installs it")
-    flags = (f"BUILD={tmp_path}", f"CFLAGS={optimisation}", "WERROR=1")
+    flags = (f"BUILD={tmp_path}", how, "WERROR=1")
     command = ["make", "-k", "-j4", "-C", str(PROJECT / name), *flags]
     done = subprocess.run(command, capture_output=True, text=True)
     found = [line for line in done.stderr.splitlines() if "error: " in line]

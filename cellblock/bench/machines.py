@@ -2,7 +2,7 @@
 """The nodes of the Kubernetes that real_kubernetes.py starts, as machines: a kubelet ends, a machine dies.
 
 The program `kubernetes` notes each process in DIR/processes, as NAME PID; kubelet-N runs in the mount
-namespace of namespace-N. real_kubernetes.py and tests/kubernetes call these functions.
+namespace of namespace-N. real_kubernetes.py and tests/kubernetes/cluster call these functions.
 """
 
 from __future__ import annotations

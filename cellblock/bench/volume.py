@@ -28,6 +28,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from cellblock.bench.slow_fs import slow_filesystem
+from cellblock.bench.volume_small_files import small_files_cost
 from cellblock.bench.volume_sources import TAR, Layout, make_sources, make_tree
 from cellblock.bench.volume_upgrade import UpgradeCost, upgrade_cost
 from cellblock.errors import CellblockError
@@ -42,7 +43,7 @@ class VolumeCost:
     """Seconds of each way, by round, those of `tar` and of `assemble` in the same order.
 
     `beside`: of an assembly after, then before each of the other ways, which are measured twice.
-    `slow`: with 1 ms a call; `later`: of a volume that is there.
+    `slow`: with 1 ms a call; `small`: of many small files; `later`: of a volume that is there.
     """
 
     files: int
@@ -50,6 +51,7 @@ class VolumeCost:
     times: dict[str, list[float]] = field(default_factory=dict)
     beside: dict[str, list[float]] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)
+    small: dict[str, list[float]] = field(default_factory=dict)
     later: UpgradeCost | None = None
     seconds: float = 0.0
 
@@ -62,6 +64,11 @@ class VolumeCost:
             found[f"assemble_vs_{other}"] = self._ratio("assemble", other)
         for name, seconds in self.slow.items():
             found[f"slow_{name}_s"] = round(seconds, 2)
+        for name, times in self.small.items():
+            found[f"small_{name}_s"] = round(statistics.median(times), 2)
+        for other in ("tar", "tar_flushed") if self.small else ():
+            pairs = zip(self.small["assemble"], self.small[other], strict=True)
+            found[f"small_assemble_vs_{other}"] = round(statistics.median(a / b for a, b in pairs), 3)
         ours, theirs = self.slow.get("assemble"), self.slow.get("rsync")
         found["slow_fs_vs_rsync"] = round(ours / theirs, 4) if ours and theirs else None
         if self.later is not None:
@@ -90,6 +97,7 @@ def volume_cost(events: Events, *, rounds: int) -> VolumeCost:
         cost = VolumeCost(files, size)
         with events.step("volume", "1 ms a call"):
             cost.slow = _slow(work, SLOW_FILES)
+        cost.small = small_files_cost(work, rounds, events)
         ways = _ways(work, layout)
         volume = work / "volume"
         for number in range(rounds + 1):

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps compiled objects below CELLBLOCK_CACHE/objects: a change of one source compiles that one alone.
+"""Keeps compiled objects below CELLBLOCK_CACHE/objects: a change of one source compiles its folder alone.
 
-An object is found again by a key over all that shapes it: its source and every file of the project that it
-includes, the Makefiles, the shell lines, and the packages of the toolchain that compiled it, by SHA-256. So
-it is linked with the C library that it was compiled for and with no other. Slurm's packages are in the key
-of those sources alone that include Slurm's headers: variants of one distribution share all other objects,
-whatever Slurm they have.
+An object is of a source, or of all sources of a folder (native/build.mk, TOGETHER). It is found again by a
+key over all that shapes it: its sources and every file of the project that they include, the Makefiles, the
+shell lines, and the packages of the toolchain that compiled it, by SHA-256. So it is linked with the C
+library that it was compiled for and with no other. Slurm's packages are in the key of what includes Slurm's
+headers, and of nothing else: variants of one distribution share all other objects, whatever Slurm they have.
 
 Objects are put where `make` looks for them before it runs. `make` sees that they are newer than their
 sources. What it generates, and what depends on that, it makes anew.
@@ -73,16 +73,22 @@ class KeptObjects:
 
     @cached_property
     def _keys(self) -> Mapping[Path, str]:
-        """Object -> key, of each source whose includes are all there."""
+        """Object -> key: of each source whose includes are all there, and of each folder of such sources."""
         if not self.step.objects:
             return {}
-        tops = {there.rpartition("/")[0] for _, there in self.step.sources}
-        return {
-            self._inside(self.step.objects) / path.relative_to(top).with_suffix(".o"): key
-            for top in map(self._inside, tops)
-            for path in sorted(top.rglob("*.c"))
-            if (key := self._key(path, top))
-        }
+        objects = self._inside(self.step.objects)
+        keys: dict[Path, str] = {}
+        folders: dict[Path, list[str | None]] = {}
+        for top in {self._inside(there.rpartition("/")[0]) for _, there in self.step.sources}:
+            for path in sorted(top.rglob("*.c")):
+                key, place = self._key(path, top), objects / path.relative_to(top).with_suffix(".o")
+                folders.setdefault(place.parent, []).append(key)
+                if key:
+                    keys[place] = key
+        for place, of_sources in folders.items():
+            if all(of_sources):
+                keys[place.with_name(f"{place.name}.o")] = digest_of(["folder", of_sources])
+        return keys
 
     def _inside(self, path: str) -> Path:
         return self.upper / path.lstrip("/")

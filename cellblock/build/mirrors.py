@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cellblock.errors import UsageError
-from cellblock.lock.archives import PackageArchive, archives_of, default_archives, parse_line
+from cellblock.lock.archives import PackageArchive, archives_of, parse_line
+from cellblock.lock.default_archives import default_archives
 from cellblock.lock.model import Lock
 from cellblock.machine.host import host_release
 from cellblock.variants import Variant

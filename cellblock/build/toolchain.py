@@ -20,7 +20,8 @@ from cellblock.cuda import CudaRepository
 from cellblock.engine import apt
 from cellblock.engine.recipe import Bootstrap
 from cellblock.events import Events
-from cellblock.lock.archives import archives_of, default_archives
+from cellblock.lock.archives import archives_of
+from cellblock.lock.default_archives import default_archives
 from cellblock.lock.file import read_lock, write_lock
 from cellblock.lock.model import Lock
 from cellblock.lock.resolve import Request, resolve

@@ -102,7 +102,7 @@ ENVIRONMENT = {
     ),
     "CELLBLOCK_KUBERNETES": (
         "`shared/kubernetes` beside the checkout's folder",
-        "folder of the program that starts a Kubernetes, for `bench kubernetes` and tests/kubernetes",
+        "folder of the program that starts a Kubernetes, for `bench kubernetes` and tests/kubernetes/cluster",
     ),
     "CELLBLOCK_PROGRAM": (
         "`build.py`",

@@ -303,6 +303,7 @@ def rest(cluster: Description, replicas: int) -> Iterator[Object]:
                 cluster.image_of("rest"),
                 Resources("50m", "128Mi", "4Gi"),
                 {"CELLBLOCK_WAIT_S": WAIT_S},
+                # slurmrestd reads it when it starts, and then no more. Its image has nothing that tries one.
                 (Mount("configuration", "/etc/slurm"), *writes),
                 {"rest": names.REST_PORT},
                 user=_RESTD,

@@ -219,9 +219,13 @@ def login(cluster: Description, config_map: str) -> Iterator[Object]:
         grace_s=_SESSIONS_S + _LEAVING_S,
     )
     yield account(cluster, "login")
-    yield service(
+    reached = service(
         cluster, "login", "login", {"ssh": names.SSH_PORT}, kind=place.type, node_port=place.node_port
     )
+    reached["metadata"]["annotations"] |= place.annotations
+    if place.source_ranges:
+        reached["spec"]["loadBalancerSourceRanges"] = list(place.source_ranges)
+    yield reached
     # slurmctld looks up the name that srun and salloc gave it when it has something to tell them.
     yield stateful_set(cluster, pod, "login", place.replicas, NODES)
     yield disruption_budget(cluster, "login", "login", max(1, math.ceil(place.replicas / 3)))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a checkout in which nothing is installed yet: `--help` and `targets`.
+"""Answers of a checkout in which nothing is installed yet: `--help`, `targets`, commands that do not exist.
 
 The texts of `--help` and the variants are in first_answers.json, written by
 `python -m cellblock.cli.first_answers`; a test compares them with what the installed commands say.
@@ -16,6 +16,7 @@ import os
 import re
 import sys
 
+from cellblock.launcher import failure
 from cellblock.machine.host import host_release, newest_of_family
 
 TYPE_CHECKING = False
@@ -44,6 +45,9 @@ def answer(project: str, args: list[str]) -> int | None:
         text = _targets(project, stored, as_json=len(args) == 2)
         status = 0
     else:
+        unknown = _unknown_command(stored["help"], args)
+        if unknown:
+            return _tell_unknown(unknown, args)
         text, status = _help(stored["help"], args)
     if text is None:
         return None
@@ -74,6 +78,31 @@ def _help(texts: Mapping[str, list[str]], args: list[str]) -> tuple[str | None, 
     unclear = "--" in args or (command == "shell" and len(words) > 1) or (words and not command)
     unclear = unclear or (is_group and len(words) > len(command.split()))
     return (_joined(texts[command]), 0) if "--help" in args and not unclear else (None, 0)
+
+
+def _unknown_command(texts: Mapping[str, list[str]], args: list[str]) -> str:
+    """What is wrong with the first word of `args`, in typer's words, when it is no command; else empty.
+
+    A mistyped word must not install what only a command needs.
+    """
+    commands = [name for name in texts if name and " " not in name]
+    word = args[0] if args else "--help"
+    if word.startswith("-") or word in commands:
+        return ""
+    import difflib
+
+    close = ", ".join(repr(name) for name in difflib.get_close_matches(word, commands))
+    return f"No such command {word!r}." + (f" Did you mean {close}?" if close else "")
+
+
+def _tell_unknown(message: str, args: list[str]) -> int:
+    """Say that there is no such command, as cellblock.cli.__main__ does; returns the status."""
+    program = failure.PROGRAM
+    if failure.logs_json(args) or failure.prints_json(args):
+        return failure.tell(message, f"`{program} --help` lists what there is", 2, args)
+    usage = f"Usage: {program} [OPTIONS] COMMAND [ARGS]...\nTry '{program} --help' for help.\n"
+    sys.stderr.write(f"{usage}\nError: {message}\n")
+    return 2
 
 
 def _joined(lines: list[str]) -> str:

@@ -29,11 +29,14 @@ TAIL_LINES = 15
 """As much of a failed program's output as fits a screen next to the explanation."""
 
 NO_NETWORK = re.compile(
-    r"name resolution|Could not resolve|Network is unreachable|NewConnectionError|Connection refused"
-    r"|timed out|ConnectTimeout|No route to host|Could not connect",
+    r"name resolution|failure resolving|Could not resolve|Network is unreachable|NewConnectionError"
+    r"|Connection refused|timed out|ConnectTimeout|No route to host|Could not connect",
     re.IGNORECASE,
 )
-
+_NO_NETWORK_NEXT = (
+    "  next: this looks like no network: check it, or point apt and pip at a mirror you can",
+    "        reach (/etc/apt/sources.list.d, PIP_INDEX_URL); then run build.py again",
+)
 
 NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded")
 # What pip unpacks of itself, and some more.
@@ -124,10 +127,12 @@ def _pip(project: Path, groups: Sequence[system_packages.Group], lock: int) -> N
     # again then takes neither the network nor a throw-away environment.
     _run([*pip, *build_requirements(project)], "install the Python packages that build Cellblock", lock)
     target = f"{project}[{','.join(extras)}]" if extras else str(project)
-    # Read by setup.py: without a compiler the parts in C are left out.
-    without_c = {} if "compile" in groups else {"CELLBLOCK_WITHOUT_C": "1"}
+    # Read by setup.py: without a compiler the parts in C are left out, and without tests what only they load.
+    left_out = {} if "compile" in groups else {"CELLBLOCK_WITHOUT_C": "1"}
+    if "unit" not in groups:
+        left_out["CELLBLOCK_WITHOUT_TESTS"] = "1"
     command = [*pip, "--no-build-isolation", "-e", target]
-    _run(command, "install Cellblock and its Python packages", lock, without_c)
+    _run(command, "install Cellblock and its Python packages", lock, left_out)
 
 
 def build_requirements(project: Path) -> list[str]:
@@ -161,7 +166,7 @@ def install_system_packages(groups: Sequence[system_packages.Group], *, is_root:
     apt = ["apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=600"]
     _say("updating apt's package lists")
     try:
-        _run([*apt, "update"], "update apt's package lists")
+        said = _run([*apt, "update"], "update apt's package lists")
     except InstallError as error:
         if not nothing_must:
             raise
@@ -170,8 +175,7 @@ def install_system_packages(groups: Sequence[system_packages.Group], *, is_root:
     try:
         absent = absent_packages(groups)
     except system_packages.NotOfferedError as error:
-        hint = "enable the archive component that holds it (on Ubuntu: universe)"
-        raise InstallError(f"{error}\n  next: {hint}") from None
+        raise InstallError(not_offered_message(error, said)) from None
     if not absent:
         return
     packages = [package for one in absent for package in one.packages]
@@ -221,15 +225,33 @@ def not_root_message(absent: Sequence[system_packages.Missing]) -> str:
     return "\n".join(lines)
 
 
+def not_offered_message(error: system_packages.NotOfferedError, said: str) -> str:
+    """What root is told of a package that apt does not offer. `said`: the output of apt-get update.
+
+    apt-get update ends with status 0 when no archive can be reached.
+    """
+    failed = [line for line in said.splitlines() if "Failed to fetch" in line]
+    if not failed:
+        return f"{error}\n  next: enable the archive component that holds it (on Ubuntu: universe)"
+    lines = [f"{error}: apt-get update could not fetch all lists of packages"]
+    lines += [f"  | {line}" for line in failed[-TAIL_LINES:]]
+    if NO_NETWORK.search(said):
+        return "\n".join([*lines, *_NO_NETWORK_NEXT])
+    return "\n".join([*lines, "  next: mend what the lines above name in /etc/apt; then run build.py again"])
+
+
 def _run(
     command: Sequence[str], what: str, lock: int | None = None, variables: Mapping[str, str] | None = None
-) -> None:
-    """Run a program, with a line now and then on what it does; on failure raise `InstallError`.
+) -> str:
+    """Run a program, with a line now and then on what it does; returns its output.
 
-    The error has the program's last lines and its command. `variables` are added to its environment.
+    On failure it raises `InstallError`, with the program's last lines and its command. `variables` are added
+    to its environment.
     `lock` is passed on to it, so that a program that outlives a killed build.py still keeps others out.
     """
-    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", **(variables or {})}
+    # In English: NO_NETWORK and NO_SPACE know no other language.
+    fixed = {"DEBIAN_FRONTEND": "noninteractive", "LC_ALL": "C.UTF-8"}
+    environment = {**os.environ, **fixed, **(variables or {})}
     try:
         process = subprocess.Popen(
             command,
@@ -259,6 +281,7 @@ def _run(
         raise InstallError(
             failure_message(what, command, process.returncode, "".join(output), launcher.PROJECT)
         )
+    return "".join(output)
 
 
 def _is_full(project: str) -> bool:
@@ -273,8 +296,7 @@ def failure_message(what: str, command: Sequence[str], status: int, output: str,
     if NO_SPACE.search(output) or _is_full(project):
         lines.append(f"  next: free some space (`df -h {project or '/'}`); then run build.py again")
     elif NO_NETWORK.search(output):
-        lines.append("  next: this looks like no network: check it, or point apt and pip at a mirror you can")
-        lines.append("        reach (/etc/apt/sources.list.d, PIP_INDEX_URL); then run build.py again")
+        lines += _NO_NETWORK_NEXT
     else:
         lines.append("  next: the lines above say why; build.py tries again from here")
     return "\n".join(lines)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
@@ -149,7 +150,9 @@ class AptRoot:
                 uri != archive.uris[-1] for uri, archive in zip(self._uris, self._archives, strict=True)
             )
             retries = 0 if others else _RETRIES
-            done = self._run("apt-get", "-q", "-o", f"Acquire::Retries={retries}", "update")
+            # Without apt's database of 69,000 packages: who asks apt has it made then.
+            options = ("-o", f"Acquire::Retries={retries}", "-o", "pkgCacheFile::Generate=false")
+            done = self._run("apt-get", "-q", *options, "update")
             if done.status == 0:
                 return
             if not self._next_mirrors(done.output + "\n".join(done.tail)):
@@ -190,14 +193,23 @@ class AptRoot:
         """The package lists, in the order of the archives; empty components have none."""
         fields = ("FILENAME", "METAKEY", "SOURCESENTRY", "COMPONENT")
         line = "\t".join(f"$({name})" for name in fields)
-        done = self._checked("apt-get", "indextargets", "--format", line, "Identifier: Packages")
+        # From the sources alone: apt would make its database of all lists that it finds.
+        nothing = self._folder / "no-lists"
+        nothing.mkdir(exist_ok=True)
+        options = ("-o", f"Dir::State::lists={nothing}", "--no-release-info", "--format", line)
+        done = self._checked("apt-get", "indextargets", *options, "Identifier: Packages")
         indexes = []
         for text in done.output.splitlines():
-            file, meta, entry, component = text.split("\t")
+            target, meta, entry, component = text.split("\t")
+            name = str(self._folder / "lists" / Path(target).name)
+            file = _present(Path(name))
+            # An archive need not have each that could be, such as the list of all architectures.
+            if file is None:
+                continue
             number = int(entry.rsplit(":", 1)[1]) - 1
             # Beside the lists, under the name of the archive: `NAME_InRelease`, `NAME_main_..._Packages`.
-            name = file.removesuffix(meta.replace("/", "_"))
-            indexes.append(Index(Path(file), number, component, _release(Path(name))))
+            release = _release(Path(name.removesuffix(meta.replace("/", "_"))))
+            indexes.append(Index(file, number, component, release))
         return sorted(indexes, key=lambda index: index.archive)
 
     def text(self, index: Index) -> bytes:
@@ -210,10 +222,15 @@ class AptRoot:
     def would_install(self, status: Iterable[bytes], *command: str) -> list[Choice]:
         """What `apt-get COMMAND` would install where the stanzas `status` are what is installed.
 
-        Raises ProgramFailed with apt's words when it cannot be done, or would remove something.
+        May be asked by several threads. Raises ProgramFailed with apt's words when it cannot be done, or
+        would remove something.
         """
-        (self._folder / "status").write_bytes(b"".join(map(_installed, status)))
-        done = self._checked("apt-get", "--simulate", "--yes", "-q", "-o", "APT::Get::Remove=false", *command)
+        # apt locks the folder of the status file.
+        with tempfile.TemporaryDirectory(dir=self._folder, prefix="installed-") as folder:
+            file = Path(folder, "status")
+            file.write_bytes(b"".join(map(_installed, status)))
+            options = ("-o", f"Dir::State::status={file}", "-o", "APT::Get::Remove=false")
+            done = self._checked("apt-get", "--simulate", "--yes", "-q", *options, *command)
         found = re.findall(
             r"^Inst (?P<name>[^\s:]+)\S* (?:\[\S+\] )?\((?P<version>\S+) .*\[(?P<arch>\w+)\]\)",
             done.output,
@@ -230,6 +247,12 @@ class AptRoot:
     def _run(self, *argv: str) -> Finished:
         environment = {"APT_CONFIG": str(self._folder / "apt.conf"), "LC_ALL": "C"}
         return self._programs.run(argv, env=environment, check=False)
+
+
+def _present(file: Path) -> Path | None:
+    """The file of a list, compressed or not."""
+    candidates = (file, *(file.with_name(file.name + suffix) for suffix in _COMPRESSED))
+    return next((one for one in candidates if one.exists()), None)
 
 
 def _installed(stanza: bytes) -> bytes:

@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -145,19 +147,30 @@ def _closures(
     closures: dict[str, tuple[Choice, ...]] = {}
 
     def close(name: str) -> tuple[Choice, ...]:
-        if name not in closures:
-            request = requests[name]
-            held = close(request.parent) if request.parent else ()
-            if request.parent is None:
-                held = tuple(_ask(apt, universe, name, request, held, "dist-upgrade"))
-            if request.packages:
-                held += tuple(_ask(apt, universe, name, request, held, "install", *request.packages))
-            closures[name] = held
-        return closures[name]
+        request = requests[name]
+        held = closures[request.parent] if request.parent else ()
+        if request.parent is None:
+            held = tuple(_ask(apt, universe, name, request, held, "dist-upgrade"))
+        if request.packages:
+            held += tuple(_ask(apt, universe, name, request, held, "install", *request.packages))
+        return held
 
-    for name in requests:
-        close(name)
-    return closures
+    # Images of one parent do not ask for each other's packages.
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
+        for names in _generations(requests):
+            closures.update(zip(names, pool.map(close, names), strict=True))
+    return {name: closures[name] for name in requests}
+
+
+def _generations(requests: Mapping[str, Request]) -> Iterator[list[str]]:
+    """The images without a parent, then those on them, and so on."""
+    done: set[str | None] = {None}
+    while len(done) <= len(requests):
+        names = [name for name, one in requests.items() if name not in done and one.parent in done]
+        if not names:
+            raise ValueError(f"images have parents that nobody asks for: {set(requests) - done}")
+        yield names
+        done.update(names)
 
 
 def _ask(

@@ -22,7 +22,7 @@
 /* More than that is no configuration. */
 #define MAX_FILES (16 * 1024 * 1024)
 
-static int check(const char *self, const struct bundle_header *header, struct jail_error *err)
+static int check_image(const char *self, const struct bundle_header *header, struct jail_error *err)
 {
 	char sha256[72];
 	scoped_fd fd = open(self, O_RDONLY | O_CLOEXEC);
@@ -132,7 +132,7 @@ static int run(const struct bundle_header *header, int argc, char **argv)
 		return print_info(self, header);
 	report_level(quiet ? REPORT_ERRORS : verbose ? REPORT_ALL : REPORT_WARNINGS);
 	report_info("the image begins at byte %llu of %s", (unsigned long long)header->offset, self);
-	if (header->sha256[0] && check(self, header, &err))
+	if (header->sha256[0] && check_image(self, header, &err))
 		return report_failure(&err);
 	if ((keep || only) && extract(self, header, &root, &err))
 		return report_failure(&err);

@@ -23,7 +23,7 @@ struct superblock {
 
 #define COMPRESSIONS 6 /* gzip, lzma, lzo, xz, lz4, zstd */
 
-static int check(const char *path, const struct superblock *block, ssize_t got, const struct stat *st)
+static int check_superblock(const char *path, const struct superblock *block, ssize_t got, const struct stat *st)
 {
 	unsigned long long bytes = le64toh(block->bytes_used), there = (unsigned long long)st->st_size;
 
@@ -62,5 +62,5 @@ int command_check_image(const char *path)
 	if (fd < 0 || fstat(fd, &st))
 		return report_error("%s: the image cannot be read: %s\n  next: have its owner allow it (chmod), and the directories above it",
 				    path, strerrordesc_np(errno));
-	return check(path, &block, pread(fd, &block, sizeof(block), 0), &st);
+	return check_superblock(path, &block, pread(fd, &block, sizeof(block), 0), &st);
 }

@@ -9,8 +9,6 @@
 
 #include "usage.h"
 
-/* start has the most: 12, and a bundle five more. */
-#define MAX_OPTIONS 24
 /* Above every letter. */
 #define FIRST_LONG 256
 

@@ -5,6 +5,9 @@
 
 #include "native/base/text.h"
 
+/* The most that a table has, its end among them: start has 12, and a bundle five more. */
+#define MAX_OPTIONS 24
+
 /* Exactly one of the last three is given. */
 struct command_option {
 	const char *name; /* behind "--"; NULL ends a table */

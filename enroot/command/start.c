@@ -16,9 +16,6 @@
 #include "options.h"
 #include "start_options.h"
 
-/* Start's own, those of a bundle, and the end. */
-#define MAX_OPTIONS 24
-
 /* SOURCE[:TARGET[:OPTIONS]], or a line of fstab. */
 static void add_mount(struct text_list *mounts, const char *text)
 {
@@ -107,7 +104,7 @@ int start_container(const struct start_options *options, char *image, unsigned l
 }
 
 /* Finds what NAME|IMAGE means: 0 with one of the two. */
-static int find(const char *name, const char *script, char **image, char **root)
+static int find_container(const char *name, const char *script, char **image, char **root)
 {
 	struct settings settings;
 	struct stat st;
@@ -146,7 +143,7 @@ int command_start(int argc, char **argv)
 		return status;
 	if (!options.rest[0])
 		return command_usage("start", "the name of a container or an image is missing");
-	if (find(options.rest[0], options.script, &image, &root))
+	if (find_container(options.rest[0], options.script, &image, &root))
 		return 1;
 	return start_container(&options, image, 0, root, options.rest + 1);
 }
@@ -169,7 +166,7 @@ int command_batch(int argc, char **argv)
 	const char *name = settings_get(&settings, "ENROOT_ROOTFS");
 	if (!*name)
 		return report_error("%s: it says not what to start; add a line: #ENROOT_ROOTFS=NAME", options.script);
-	if (find(name, options.script, &image, &root))
+	if (find_container(name, options.script, &image, &root))
 		return 1;
 	return start_container(&options, image, 0, root, options.rest + 1);
 }

@@ -13,7 +13,7 @@ struct command_text {
 	const char *name, *usage, *summary, *options;
 };
 
-static const struct command_text commands[] = {
+static const struct command_text command_texts[] = {
 	{ "batch", "[--] CONFIG [COMMAND] [ARG...]", "start a container from a configuration script",
 	  " The line #ENROOT_ROOTFS=NAME|IMAGE of CONFIG names the container.\n" },
 	{ "bundle", "[options] [--] IMAGE", "make a self-extracting program from an image",
@@ -74,19 +74,19 @@ static const struct command_text commands[] = {
 	{ "version", "", "show the version", "" },
 };
 
-#define N_COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define N_COMMANDS (sizeof(command_texts) / sizeof(command_texts[0]))
 
-static const struct command_text *find(const char *name)
+static const struct command_text *find_command_text(const char *name)
 {
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		if (!strcmp(commands[i].name, name))
-			return &commands[i];
+		if (!strcmp(command_texts[i].name, name))
+			return &command_texts[i];
 	return NULL;
 }
 
 int command_describe(const char *name)
 {
-	const struct command_text *text = find(name);
+	const struct command_text *text = find_command_text(name);
 
 	if (text)
 		printf("Usage: enroot %s %s\n\n%s.\n%s%s", name, text->usage, text->summary, text->options[0] ? "\n" : "",
@@ -103,20 +103,20 @@ int command_usage(const char *name, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, args);
 	va_end(args);
 	/* A bundle goes by a name of its own. */
-	return report_error("%s; see: %s%s --help", text, find(name) ? "enroot " : "", name);
+	return report_error("%s; see: %s%s --help", text, find_command_text(name) ? "enroot " : "", name);
 }
 
 int command_help(int argc, char **argv)
 {
 	if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h")))
 		return command_describe("help");
-	if (argc > 2 || (argc == 2 && !find(argv[1])))
+	if (argc > 2 || (argc == 2 && !find_command_text(argv[1])))
 		return report_error("there is no command \"%s\"; see: enroot help", argv[argc - 1]);
 	if (argc == 2)
 		return command_describe(argv[1]);
 	puts("Usage: enroot COMMAND [ARG...]\n\nRuns containers as what they are: programs of their user.\n");
 	for (size_t i = 0; i < N_COMMANDS; i++)
-		printf("    %-8s %s\n", commands[i].name, commands[i].summary);
+		printf("    %-8s %s\n", command_texts[i].name, command_texts[i].summary);
 	puts("\nenroot COMMAND --help tells more; so does enroot(1).");
 	return 0;
 }

@@ -14,7 +14,7 @@
 
 #include "native/base/scoped.h"
 
-#define MAX_FILE (4 * 1024 * 1024)
+#define MAX_BUNDLED_FILE (4 * 1024 * 1024)
 
 static const char *const folders[][2] = { { "environ.d", ".env" }, { "mounts.d", ".fstab" }, { "hooks.d", ".sh" } };
 
@@ -26,7 +26,7 @@ static int pack_file(const char *path, const char *name, struct text_buffer *out
 	size_t length = 0;
 	/* What is no file stands for "not what is built in", as an empty one does. */
 	bool file = !stat(path, &st) && S_ISREG(st.st_mode);
-	scoped_free char *text = file ? text_read(AT_FDCWD, path, MAX_FILE, &length, err) : text_copy("", 0);
+	scoped_free char *text = file ? text_read(AT_FDCWD, path, MAX_BUNDLED_FILE, &length, err) : text_copy("", 0);
 
 	if (!text)
 		return -1;

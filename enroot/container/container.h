@@ -43,6 +43,12 @@ const char *container_lookup(void *container, const char *name);
 /* The same for mounts that are not the image's own: this process's variables come before what the image says. */
 const char *container_lookup_for_mounts(void *container, const char *name);
 
+/* Of every mount of a root. */
+#define CONTAINER_MOUNT_ATTRIBUTES (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
+
+/* The most that is read of /etc/rc. */
+#define CONTAINER_MAX_RC (1024 * 1024)
+
 /* Whether an import made the root's /etc: its /etc/rc begins with "# enroot-provenance:". environment.c */
 bool container_is_imported(const struct container *container);
 

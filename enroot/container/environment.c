@@ -14,7 +14,6 @@
 #include "environment.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
-#define MAX_RC (1024 * 1024)
 
 const char *container_lookup(void *context, const char *name)
 {
@@ -44,7 +43,7 @@ const char *container_lookup_for_mounts(void *context, const char *name)
 
 bool container_is_imported(const struct container *container)
 {
-	scoped_free char *rc = container_read(container->root, "/etc/rc", MAX_RC);
+	scoped_free char *rc = container_read(container->root, "/etc/rc", CONTAINER_MAX_RC);
 
 	return rc && text_starts(rc, "# enroot-provenance:");
 }

@@ -15,8 +15,6 @@
 #include "native/mount/resolve.h"
 #include "native/base/scoped.h"
 
-#define MAX_RC (1024 * 1024)
-
 int hold_prepare(struct hold *hold, const struct settings *settings, struct jail_error *err)
 {
 	if (!hold->program)
@@ -32,7 +30,7 @@ int hold_prepare(struct hold *hold, const struct settings *settings, struct jail
 void hold_make_directory(int root)
 {
 	struct jail_error ignored;
-	scoped_free char *rc = container_read(root, "/etc/rc", MAX_RC);
+	scoped_free char *rc = container_read(root, "/etc/rc", CONTAINER_MAX_RC);
 	scoped_free char *directory = rc ? hold_directory(rc) : NULL;
 
 	/* Link by link within the root, as mounts are. */
@@ -44,7 +42,7 @@ void hold_make_directory(int root)
 static void enter_directory(void)
 {
 	struct jail_error ignored;
-	scoped_free char *rc = text_read(AT_FDCWD, "/etc/rc", MAX_RC, NULL, &ignored);
+	scoped_free char *rc = text_read(AT_FDCWD, "/etc/rc", CONTAINER_MAX_RC, NULL, &ignored);
 	scoped_free char *directory = rc ? hold_directory(rc) : NULL;
 
 	if (!directory)

@@ -15,7 +15,7 @@
 #include "environment.h"
 #include "fstab_apply.h"
 
-#define MAX_FILE (4 * 1024 * 1024)
+#define MAX_HOOK_FILE (4 * 1024 * 1024)
 
 /* In this order, before those of hooks.d: what they make, others may look at. */
 static const struct { const char *name; hook *run; } built_in[] = {
@@ -62,8 +62,8 @@ static int read_files(struct container *container, struct jail_error *err)
 	const struct expand_request variables = { EXPAND_BRACES, container_lookup_for_mounts, container };
 	scoped_free char *environment_path = text_format("%s/environment", container->work);
 	scoped_free char *mounts_path = text_format("%s/fstab", container->work);
-	scoped_free char *environment = text_read(AT_FDCWD, environment_path, MAX_FILE, NULL, err);
-	scoped_free char *mounts = environment ? text_read(AT_FDCWD, mounts_path, MAX_FILE, NULL, err) : NULL;
+	scoped_free char *environment = text_read(AT_FDCWD, environment_path, MAX_HOOK_FILE, NULL, err);
+	scoped_free char *mounts = environment ? text_read(AT_FDCWD, mounts_path, MAX_HOOK_FILE, NULL, err) : NULL;
 
 	if (!mounts || replace_environment(container, environment, err))
 		return -1;

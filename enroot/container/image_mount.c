@@ -32,8 +32,8 @@ static int open_used(const char *image)
 	return fd;
 }
 
-static void serve(const char *program, const char *image, unsigned long long offset, const struct image_server *server,
-		  int gate, int used, uid_t uid, gid_t gid)
+static void serve_image(const char *program, const char *image, unsigned long long offset, const struct image_server *server,
+			int gate, int used, uid_t uid, gid_t gid)
 {
 	char options[160], name[] = "squashfuse", in_foreground[] = "-f", flag[] = "-o", byte;
 
@@ -70,7 +70,7 @@ int image_server_prepare(struct image_server *server, const char *image, unsigne
 	pid_t pid = fork();
 	if (!pid) {
 		close(ends[1]);
-		serve(program, image, offset, server, ends[0], used, uid, gid);
+		serve_image(program, image, offset, server, ends[0], used, uid, gid);
 	}
 	close(ends[0]);
 	return pid < 0 ? jail_fail(err, "fork", errno, "cannot start squashfuse") : 0;

@@ -46,7 +46,7 @@ static int loop_open(int file, unsigned long long offset, char path[32], struct 
 	return jail_fail(err, "ioctl", EBUSY, "others take every free loop device");
 }
 
-static int mount_image(const struct container *container, struct jail_error *err)
+static int mount_by_kernel(const struct container *container, struct jail_error *err)
 {
 	char path[32];
 	const struct jail_parameter parameters[] = { { "source", path }, { "ro", NULL } };
@@ -69,7 +69,7 @@ int kernel_image_mount(const struct container *container)
 
 	if (!settings_true(container->settings, "ENROOT_KERNEL_IMAGES"))
 		return -1;
-	int mount = mount_image(container, &err);
+	int mount = mount_by_kernel(container, &err);
 	/* A user's starts are no mistake where root's are meant. */
 	if (mount < 0 && !geteuid())
 		report_warning("ENROOT_KERNEL_IMAGES: squashfuse serves the image instead: %s",

@@ -17,8 +17,6 @@
 #include "native/base/program.h"
 #include "fuse.h"
 
-#define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
-
 int overlay_native(const struct container *container, const struct overlay *overlay, struct jail_error *err)
 {
 	const struct jail_parameter parameters[] = {
@@ -29,12 +27,12 @@ int overlay_native(const struct container *container, const struct overlay *over
 	};
 	size_t n = sizeof(parameters) / sizeof(parameters[0]);
 
-	return jail_filesystem_new("overlay", parameters, container->privileged ? n - 1 : n, FLAGS, err);
+	return jail_filesystem_new("overlay", parameters, container->privileged ? n - 1 : n, CONTAINER_MOUNT_ATTRIBUTES, err);
 }
 
 /* In a copy of the mount namespace: a server within the container's own would keep it alive for ever. The copy has the
  * lower and upper directories, and not the mount that is served. */
-static void serve(const char *program, const struct overlay *overlay, int device, int gate)
+static void serve_overlay(const char *program, const struct overlay *overlay, int device, int gate)
 {
 	struct jail_error ignored;
 	char name[] = "fuse-overlayfs", in_foreground[] = "-f", flag[] = "-o", byte;
@@ -68,7 +66,7 @@ int overlay_fuse(const struct container *container, struct overlay *overlay, str
 	pid_t pid = fork();
 	if (!pid) {
 		close(ends[0]);
-		serve(program, overlay, device, ends[1]);
+		serve_overlay(program, overlay, device, ends[1]);
 	}
 	close(ends[1]);
 	scoped_fd gate = ends[0];
@@ -77,7 +75,7 @@ int overlay_fuse(const struct container *container, struct overlay *overlay, str
 	if (read(gate, &byte, 1) != 1)
 		return jail_fail(err, NULL, 0, "fuse-overlayfs ended before it began");
 	scoped_fd mount = fuse_mount(device, container->image, CONTAINER_INSIDE(container, uid),
-				     CONTAINER_INSIDE(container, gid), FLAGS, err);
+				     CONTAINER_INSIDE(container, gid), CONTAINER_MOUNT_ATTRIBUTES, err);
 	if (mount < 0)
 		return -1;
 	if (send(gate, "", 1, MSG_NOSIGNAL) != 1)

@@ -26,9 +26,8 @@
 #include "native/container/refusal.h"
 
 #define LOCK_SECONDS 30
-#define FLAGS (MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV)
 
-static int attach(int mount, const char *path, struct jail_error *err)
+static int attach_at(int mount, const char *path, struct jail_error *err)
 {
 	if (!sys_move_mount(mount, "", AT_FDCWD, path, MOVE_MOUNT_F_EMPTY_PATH))
 		return 0;
@@ -39,7 +38,7 @@ static int attach(int mount, const char *path, struct jail_error *err)
 static int make_work(struct container *container, struct jail_error *err)
 {
 	static const struct jail_parameter parameters[] = { { "source", "enroot" }, { "mode", "0755" } };
-	scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, FLAGS, err);
+	scoped_fd mount = jail_filesystem_new("tmpfs", parameters, 2, CONTAINER_MOUNT_ATTRIBUTES, err);
 
 	container->work = text_format("%s", settings_get(container->settings, "ENROOT_RUNTIME_PATH"));
 	/* The first of the mount API's calls: a filter may allow namespaces and no mounts. */
@@ -47,10 +46,10 @@ static int make_work(struct container *container, struct jail_error *err)
 		scoped_free char *call = text_format("%s", err->syscall);
 		return refusal_explain(call, err->number, "/proc", err);
 	}
-	return mount < 0 || attach(mount, container->work, err) ? -1 : 0;
+	return mount < 0 || attach_at(mount, container->work, err) ? -1 : 0;
 }
 
-static char *make_folder(const struct container *container, const char *name, struct jail_error *err)
+static char *make_work_folder(const struct container *container, const char *name, struct jail_error *err)
 {
 	char *path = text_format("%s/%s", container->work, name);
 
@@ -65,7 +64,7 @@ static char *make_folder(const struct container *container, const char *name, st
 /* What a bundle carries takes the place of the user's own files on this machine. */
 static int carry(struct container *container, struct jail_error *err)
 {
-	scoped_free char *folder = container->bundled_config ? make_folder(container, "config", err) : NULL;
+	scoped_free char *folder = container->bundled_config ? make_work_folder(container, "config", err) : NULL;
 
 	if (!container->bundled_config)
 		return 0;
@@ -78,8 +77,8 @@ static int carry(struct container *container, struct jail_error *err)
 static int attach_overlay(struct container *container, const char *lower, struct jail_error *err)
 {
 	bool native = settings_true(container->settings, "ENROOT_NATIVE_OVERLAYFS");
-	scoped_free char *upper = make_folder(container, "upper", err);
-	scoped_free char *work = upper ? make_folder(container, "work", err) : NULL;
+	scoped_free char *upper = make_work_folder(container, "upper", err);
+	scoped_free char *work = upper ? make_work_folder(container, "work", err) : NULL;
 	struct overlay overlay = { lower, upper, work, -1 };
 	struct stat st;
 	char said[256];
@@ -88,7 +87,7 @@ static int attach_overlay(struct container *container, const char *lower, struct
 		return -1;
 	scoped_fd mount = native ? overlay_native(container, &overlay, err) : overlay_fuse(container, &overlay, err);
 	scoped_fd log = overlay.log;
-	if (mount < 0 || attach(mount, container->top, err))
+	if (mount < 0 || attach_at(mount, container->top, err))
 		return -1;
 	/* As below: the first question waits. */
 	if (!stat(container->top, &st))
@@ -117,10 +116,10 @@ static int mount_image(struct container *container, struct image_server *server,
 	scoped_fd image = kernel >= 0 ? fcntl(kernel, F_DUPFD_CLOEXEC, 0)
 			  : image_server_mount(server, container->image, CONTAINER_INSIDE(container, uid),
 					       CONTAINER_INSIDE(container, gid), err);
-	scoped_free char *lower = image < 0 ? NULL : make_folder(container, "lower", err);
+	scoped_free char *lower = image < 0 ? NULL : make_work_folder(container, "lower", err);
 
-	container->top = lower ? make_folder(container, "root", err) : NULL;
-	if (!container->top || attach(image, lower, err))
+	container->top = lower ? make_work_folder(container, "root", err) : NULL;
+	if (!container->top || attach_at(image, lower, err))
 		return -1;
 	/* The first question to the server is the one that waits until it is up. */
 	if (stat(lower, &st)) {
@@ -140,7 +139,7 @@ static int mount_created(struct container *container, struct jail_error *err)
 	}
 	if (container->root < 0)
 		return -1;
-	if (sys_mount_setattr(container->root, "", AT_EMPTY_PATH, FLAGS, JAIL_MS_SLAVE))
+	if (sys_mount_setattr(container->root, "", AT_EMPTY_PATH, CONTAINER_MOUNT_ATTRIBUTES, JAIL_MS_SLAVE))
 		return jail_fail(err, "mount_setattr", errno, "cannot set the options of the container's root");
 	return 0;
 }

@@ -19,7 +19,7 @@
 
 /* The functions of a --conf script are bash's, so bash runs them; without such a function nothing is started. What
  * the script prints by itself is no line of theirs. */
-static const char call[] = "source \"$0\" >&2 || exit; declare -F -- \"$1\" >/dev/null || exit 0; \"$1\"";
+static const char call_function[] = "source \"$0\" >&2 || exit; declare -F -- \"$1\" >/dev/null || exit 0; \"$1\"";
 static const char show[] = "source \"$0\" >&2 || exit; declare -F -- \"$1\" >/dev/null || exit 0; declare -f -- \"$1\"";
 
 void container_hook_environment(const struct container *container, struct variables *environment)
@@ -75,7 +75,7 @@ int container_script(const struct container *container, const char *function, st
 {
 	int there = container->script ? has(container, function, err) : 0;
 
-	return there <= 0 ? there : run(container, call, function, output, err);
+	return there <= 0 ? there : run(container, call_function, function, output, err);
 }
 
 static int bind_rc(struct container *container, const char *source, struct jail_error *err)

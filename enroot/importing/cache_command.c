@@ -106,7 +106,10 @@ static int init(const char *path)
 }
 
 /* Which options go with which command, by the first letter of each; "u" is --all-users. */
-static const struct { const char *name, *options; int (*run)(const struct settings *, const struct cache_choice *); } commands[] = {
+static const struct {
+	const char *name, *options;
+	int (*run)(const struct settings *, const struct cache_choice *);
+} cache_commands[] = {
 	{ "ls", "ju", cache_ls }, { "prune", "aosfu", cache_prune }, { "verify", "ru", cache_verify }, { "init", "", NULL },
 };
 
@@ -146,17 +149,17 @@ int cache_command(int argc, char **argv)
 	if (to_size && (choice.to_size = number_size(to_size)) < 0)
 		return command_usage("cache", "a size is a number and K, M, G or T, not %.64s", to_size);
 	const char *name = argv[first] ? argv[first] : "";
-	while (i < sizeof(commands) / sizeof(commands[0]) && strcmp(commands[i].name, name))
+	while (i < sizeof(cache_commands) / sizeof(cache_commands[0]) && strcmp(cache_commands[i].name, name))
 		i++;
-	if (i == sizeof(commands) / sizeof(commands[0]))
+	if (i == sizeof(cache_commands) / sizeof(cache_commands[0]))
 		return command_usage("cache", "it takes one of ls, prune, verify, get, init");
-	if (!fits(&choice, commands[i].options))
+	if (!fits(&choice, cache_commands[i].options))
 		return command_usage("cache", "these options do not go together with %s", name);
-	if (argc - first > (commands[i].run ? 1 : 2))
+	if (argc - first > (cache_commands[i].run ? 1 : 2))
 		return command_usage("cache", "too many arguments for %s", name);
 	if (settings_load(&settings, NULL, &err))
 		return report_failure(&err);
-	status = commands[i].run ? commands[i].run(&settings, &choice)
+	status = cache_commands[i].run ? cache_commands[i].run(&settings, &choice)
 				 : init(argc - first > 1 ? argv[first + 1] : settings_get(&settings, "ENROOT_SHARED_CACHE_PATH"));
 	settings_free(&settings);
 	return status;

@@ -23,7 +23,7 @@
 #define VARIABLE "ENROOT_IMAGE"
 
 /* Returns only when it cannot be run: as shells do, 127 when there is none, else 126. */
-static int run(char **words, struct cached_image *cached)
+static int run_program(char **words, struct cached_image *cached)
 {
 	const struct cache_image *image = &cached->image;
 
@@ -49,7 +49,7 @@ static int get(const char *uri, const char *architecture, char **words, const st
 	else if (!result && cached.image.draft)
 		result = report_error("%s: the cache has no room for it; use: enroot import", uri);
 	else if (!result && words[0])
-		result = run(words, &cached);
+		result = run_program(words, &cached);
 	else if (!result && (puts(cached.image.path) < 0 || fflush(stdout)))
 		result = report_error("cannot write to standard output");
 	cached_image_end(&cached);

@@ -20,7 +20,7 @@ static int newest_first(const void *a, const void *b)
 	return strcmp(one->key, other->key);
 }
 
-static void json_string(const char *name, const char *value)
+static void print_member(const char *name, const char *value)
 {
 	printf("\"%s\": \"", name);
 	for (; *value; value++) {
@@ -58,25 +58,25 @@ static void print_json(const struct trim_item *item, const struct record *record
 	char time[32];
 
 	printf("%s\n  {", first ? "" : ",");
-	json_string("kind", *item->kind == 'i' ? "image" : "blob");
+	print_member("kind", *item->kind == 'i' ? "image" : "blob");
 	printf(", ");
-	json_string("key", item->key);
+	print_member("key", item->key);
 	printf(", \"bytes\": %lld, \"owner\": %u, \"shared\": %s, \"in_use\": %s, ", item->bytes, (unsigned)item->store->owner,
 	       item->store->shared ? "true" : "false", item->in_use ? "true" : "false");
 	time_text(item->used, time);
-	json_string("used", time);
+	print_member("used", time);
 	printf(", ");
-	json_string("path", item->store->path);
+	print_member("path", item->store->path);
 	if (record->reference) {
 		printf(", ");
-		json_string("reference", record->reference);
+		print_member("reference", record->reference);
 		printf(", ");
-		json_string("digest", record->digest);
+		print_member("digest", record->digest);
 		printf(", ");
-		json_string("platform", record->platform);
+		print_member("platform", record->platform);
 		time_text(record->made, time);
 		printf(", ");
-		json_string("made", time);
+		print_member("made", time);
 	}
 	putchar('}');
 }
@@ -108,11 +108,10 @@ int cache_ls(const struct settings *settings, const struct cache_choice *choice)
 		const struct trim_item *item = &view.list.items[i];
 		scoped_record record = { 0 };
 		struct jail_error err;
-		char text[1400];
 		if (*item->kind == 'i') {
 			scoped_fd fd = entry_open(item->store, item->key, &record, &err);
 			if (fd < 0)
-				report_warning("%s", jail_error_format(&err, text, sizeof(text)));
+				report_warn(&err);
 		}
 		if (record.reference) {
 			jail_one_line(record.reference);

@@ -37,7 +37,7 @@ static long long count(const struct cache_view *view)
 }
 
 /* Down to the quota, each store by itself. */
-static void fit(const struct cache_view *view)
+static void make_room(const struct cache_view *view)
 {
 	struct jail_error err;
 
@@ -65,7 +65,7 @@ int cache_prune(const struct settings *settings, const struct cache_choice *choi
 	else if (choice->to_size >= 0)
 		trim_down(&view.list, choice->to_size, 0, choice->force);
 	else
-		fit(&view);
+		make_room(&view);
 	long long after = count(&view);
 	report_info("freed %lld MB, %lld MB are left", (before - after) >> 20, after >> 20);
 	return 0;

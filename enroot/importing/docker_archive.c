@@ -10,7 +10,7 @@
 #include "image_config.h"
 #include "local_image.h"
 
-static int fail(const struct local_image *source, struct jail_error *err, const char *message, const char *detail)
+static int fail_archive(const struct local_image *source, struct jail_error *err, const char *message, const char *detail)
 {
 	jail_fail(err, NULL, 0, "%s%.300s", message, detail);
 	return jail_error_at(err, NULL, 0, image_files_name(source->files));
@@ -33,7 +33,8 @@ static bool has_tag(const json_t *image, const char *reference)
 	return false;
 }
 
-static const json_t *choose(const struct local_image *source, const json_t *images, const char *reference, struct jail_error *err)
+static const json_t *choose_image(const struct local_image *source, const json_t *images, const char *reference,
+				  struct jail_error *err)
 {
 	struct text_buffer seen = { NULL, 0, 0 };
 	const json_t *image, *tag;
@@ -51,13 +52,13 @@ static const json_t *choose(const struct local_image *source, const json_t *imag
 			text_append_string(&seen, json_string_value(tag) ? json_string_value(tag) : "?");
 		}
 	}
-	fail(source, err, reference ? "the archive has no image of that name; there are: "
+	fail_archive(source, err, reference ? "the archive has no image of that name; there are: "
 				    : "there are several images; say which one behind a colon: ", seen.text ? seen.text : "none");
 	text_buffer_free(&seen);
 	return NULL;
 }
 
-static int read_layers(struct local_image *source, const json_t *image, struct jail_error *err)
+static int read_archive_layers(struct local_image *source, const json_t *image, struct jail_error *err)
 {
 	const json_t *layers = json_object_get(image, "Layers"), *one;
 	scoped_config config = { .folder = NULL };
@@ -66,16 +67,17 @@ static int read_layers(struct local_image *source, const json_t *image, struct j
 	if (image_config_parse(&config, source->config, source->config_length, image_files_name(source->files), err))
 		return -1;
 	if (config.diff_ids.n != n)
-		return fail(source, err, "its configuration names another number of layers than its manifest.json", "");
+		return fail_archive(source, err, "its configuration names another number of layers than its manifest.json", "");
 	if (n > IMAGE_LAYERS_MOST)
-		return fail(source, err, "it has more layers than any image should: ", "1000 are the most");
+		return fail_archive(source, err, "it has more layers than any image should: ", "1000 are the most");
 	local_image_add_layers(source, (unsigned)n);
 	json_array_foreach(layers, i, one) {
 		struct local_layer *layer = &source->layers[n - 1 - i];
 		const char *name = json_string_value(one), *diff_id = config.diff_ids.items[i];
 
 		if (!name || !image_files_has(source->files, name))
-			return fail(source, err, "a layer is missing in the archive: ", name ? name : "one without a name");
+			return fail_archive(source, err, "a layer is missing in the archive: ",
+					    name ? name : "one without a name");
 		layer->file = text_format("%s", name);
 		if (text_starts(diff_id, "sha256:") && strlen(diff_id) == 71)
 			layer->diff_id = text_format("%s", diff_id + 7);
@@ -113,13 +115,13 @@ int local_image_read_docker(struct local_image *source, const char *reference, s
 	if (!text)
 		return -1;
 	if (!json_is_array(images)) {
-		fail(source, err, "its manifest.json is no list of images", "");
-	} else if ((image = choose(source, images, name, err))) {
+		fail_archive(source, err, "its manifest.json is no list of images", "");
+	} else if ((image = choose_image(source, images, name, err))) {
 		config = json_string_value(json_object_get(image, "Config"));
 		source->config = image_files_read(source->files, config ? config : "", &source->config_length, err);
 		if (source->config) {
 			source->digest = digest_of(source->config, source->config_length);
-			result = read_layers(source, image, err);
+			result = read_archive_layers(source, image, err);
 		}
 	}
 	json_decref(images);

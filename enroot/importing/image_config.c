@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-static int wrong(const char *key, const char *expected, struct jail_error *err)
+static int wrong_type(const char *key, const char *expected, struct jail_error *err)
 {
 	return jail_fail(err, NULL, 0, "its configuration is no image's: \"%s\" is not %s", key, expected);
 }
@@ -27,10 +27,10 @@ static int strings(struct text_list *list, const json_t *object, const char *key
 		return 0;
 	}
 	if (!json_is_array(array))
-		return wrong(key, "a list of strings", err);
+		return wrong_type(key, "a list of strings", err);
 	json_array_foreach(array, i, value) {
 		if (!json_is_string(value))
-			return wrong(key, "a list of strings", err);
+			return wrong_type(key, "a list of strings", err);
 		text_list_add(list, json_string_value(value));
 	}
 	return 0;
@@ -44,7 +44,7 @@ static int keys(struct text_list *list, json_t *object, const char *key, struct 
 	if (!map || json_is_null(map))
 		return 0;
 	if (!json_is_object(map))
-		return wrong(key, "an object", err);
+		return wrong_type(key, "an object", err);
 	for (void *at = json_object_iter(map); at; at = json_object_iter_next(map, at)) {
 		const char *name = json_object_iter_key(at), *value = json_string_value(json_object_iter_value(at));
 

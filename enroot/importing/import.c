@@ -46,7 +46,7 @@ static bool hand_over(const struct import *import, const struct cached_image *ca
 					       cached->found ? length + 1 + strlen(ENROOT_IMAGE_FOUND) : length);
 }
 
-static int run(const struct import *import)
+static int run_import(const struct import *import)
 {
 	struct cached_image cached;
 	struct jail_error err;
@@ -77,7 +77,7 @@ static int import_image(const struct import *import)
 	/* Before minutes are spent. */
 	if (!import->force && !lstat(import->path, &st))
 		return report_error("%s: it exists already; remove it, or give another name with --output", import->path);
-	result = run(import);
+	result = run_import(import);
 	if (!result && !lstat(import->path, &st))
 		report_info("%s: %s, in %.1f s", import->path, progress_bytes((unsigned long long)st.st_size, bytes),
 			    (double)(progress_now_ns() - began) / 1e9);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the manifest and list of layers of an OCI layout or archive. local_image.c calls it. */
 #define _GNU_SOURCE
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "native/base/scoped.h"
 #include "native/layers/hash.h"
+#include "native/registry/json.h"
 #include "native/registry/manifest.h"
 #include "native/registry/platform.h"
 #include "image_config.h"
@@ -26,14 +26,7 @@ struct layout {
 	struct text_buffer seen; /* what there is, for the message */
 };
 
-static void release(json_t **json)
-{
-	json_decref(*json);
-}
-
-#define scoped_json __attribute__((cleanup(release))) json_t
-
-static int fail(const struct layout *layout, const char *format, const char *detail)
+static int fail_layout(const struct layout *layout, const char *format, const char *detail)
 {
 	scoped_free char *text = text_format("%.300s", detail);
 	char message[512];
@@ -63,7 +56,7 @@ static json_t *read_blob(const struct layout *layout, const json_t *descriptor, 
 
 	*text = NULL;
 	if (!digits) {
-		fail(layout, "a descriptor has no digest sha256:...: ", digest ? digest : "none");
+		fail_layout(layout, "a descriptor has no digest sha256:...: ", digest ? digest : "none");
 		return NULL;
 	}
 	scoped_free char *name = text_format("blobs/sha256/%s", digits);
@@ -77,7 +70,7 @@ static json_t *read_blob(const struct layout *layout, const json_t *descriptor, 
 	image_hash_digits(sum, found);
 	json_t *json = strcmp(found, digits) ? NULL : json_loadb(*text, *length, 0, &error);
 	if (!json)
-		fail(layout, strcmp(found, digits) ? "damaged, its digest is another one: " : "no JSON: ", name);
+		fail_layout(layout, strcmp(found, digits) ? "damaged, its digest is another one: " : "no JSON: ", name);
 	return json;
 }
 
@@ -98,27 +91,21 @@ static void note(struct layout *layout, const char *what)
 	text_append_string(&layout->seen, what);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-
-	return text ? text : "";
-}
-
 static const char *reference_of(const json_t *descriptor)
 {
 	return json_string_value(json_object_get(json_object_get(descriptor, "annotations"), REFERENCE));
 }
 
 /* How well the image fits; 0: not at all. */
-static int fit(struct layout *layout, const json_t *descriptor, const char *reference)
+static int fit_descriptor(struct layout *layout, const json_t *descriptor, const char *reference)
 {
 	const json_t *platform = json_object_get(descriptor, "platform");
-	const char *architecture = text_of(platform, "architecture");
+	const char *architecture = json_text(platform, "architecture");
 	/* A layout of one image often does not say what it is for: its configuration does. */
-	int fits = platform ? platform_fit(&layout->platform, text_of(platform, "os"), architecture, text_of(platform, "variant"))
+	int fits = platform ? platform_fit(&layout->platform, json_text(platform, "os"), architecture,
+					   json_text(platform, "variant"))
 		   /* A signature, a list of contents: what tools put beside an image. */
-		   : reference || !*text_of(descriptor, "artifactType");
+		   : reference || !*json_text(descriptor, "artifactType");
 
 	if (reference && !has_reference(descriptor, reference)) {
 		note(layout, reference_of(descriptor));
@@ -133,12 +120,13 @@ static int fit(struct layout *layout, const json_t *descriptor, const char *refe
  * image; in the layout's own, they are images. */
 static bool is_unclear(const json_t *one, const json_t *chosen, bool top, bool as_good)
 {
-	return (!json_object_get(one, "platform") || (top && as_good)) && strcmp(text_of(one, "digest"), text_of(chosen, "digest"));
+	return (!json_object_get(one, "platform") || (top && as_good)) &&
+	       strcmp(json_text(one, "digest"), json_text(chosen, "digest"));
 }
 
 /* The descriptor that is meant. NULL: there is none of that name or platform; or it is not clear which. `top`: of the layout's
  * own index. */
-static json_t *choose(struct layout *layout, const json_t *manifests, bool top)
+static json_t *choose_descriptor(struct layout *layout, const json_t *manifests, bool top)
 {
 	const char *reference = top ? layout->reference : NULL;
 	json_t *one, *chosen = NULL;
@@ -146,12 +134,13 @@ static json_t *choose(struct layout *layout, const json_t *manifests, bool top)
 	size_t i;
 
 	json_array_foreach(manifests, i, one) {
-		int fits = fit(layout, one, reference);
+		int fits = fit_descriptor(layout, one, reference);
 
 		if (fits && chosen && !reference && is_unclear(one, chosen, top, fits == best)) {
 			note(layout, reference_of(chosen));
 			note(layout, reference_of(one));
-			fail(layout, "there are several images; say which one behind a colon: ", layout->seen.text ? layout->seen.text : "");
+			fail_layout(layout, "there are several images; say which one behind a colon: ",
+				    layout->seen.text ? layout->seen.text : "");
 			return NULL;
 		}
 		if (fits <= best)
@@ -163,11 +152,11 @@ static json_t *choose(struct layout *layout, const json_t *manifests, bool top)
 		return chosen;
 	scoped_free char *wanted = text_format("no image%s%s for linux/%s; there are: ", reference ? " " : "",
 					       reference ? reference : "", layout->platform.architecture);
-	fail(layout, wanted, layout->seen.text ? layout->seen.text : "none");
+	fail_layout(layout, wanted, layout->seen.text ? layout->seen.text : "none");
 	return NULL;
 }
 
-static int read_layers(struct layout *layout, const json_t *manifest)
+static int read_layout_layers(struct layout *layout, const json_t *manifest)
 {
 	struct local_image *source = layout->source;
 	const json_t *layers = json_object_get(manifest, "layers"), *one;
@@ -177,9 +166,9 @@ static int read_layers(struct layout *layout, const json_t *manifest)
 	if (image_config_parse(&config, source->config, source->config_length, image_files_name(source->files), layout->err))
 		return -1;
 	if (config.diff_ids.n && config.diff_ids.n != n)
-		return fail(layout, "its configuration names another number of layers than its manifest", "");
+		return fail_layout(layout, "its configuration names another number of layers than its manifest", "");
 	if (n > IMAGE_LAYERS_MOST)
-		return fail(layout, "it has more layers than any image should: ", "1000 are the most");
+		return fail_layout(layout, "it has more layers than any image should: ", "1000 are the most");
 	local_image_add_layers(source, (unsigned)n);
 	json_array_foreach(layers, i, one) {
 		struct local_layer *layer = &source->layers[n - 1 - i];
@@ -187,9 +176,9 @@ static int read_layers(struct layout *layout, const json_t *manifest)
 		const char *media = json_string_value(json_object_get(one, "mediaType"));
 
 		if (!digits)
-			return fail(layout, "a layer has no digest sha256:...: ", digest ? digest : "none");
+			return fail_layout(layout, "a layer has no digest sha256:...: ", digest ? digest : "none");
 		if (media && strstr(media, "encrypted"))
-			return fail(layout, "a layer is encrypted: ", digest);
+			return fail_layout(layout, "a layer is encrypted: ", digest);
 		layer->file = text_format("blobs/sha256/%s", digits);
 		layer->digest = text_format("%s", digits);
 		layer->size = (unsigned long long)json_integer_value(json_object_get(one, "size"));
@@ -207,21 +196,22 @@ static int read_manifest(struct layout *layout, json_t *descriptor, int depth)
 	if (!json)
 		return -1;
 	if (json_is_array(json_object_get(json, "manifests"))) {
-		json_t *next = depth ? choose(layout, json_object_get(json, "manifests"), false) : NULL;
+		json_t *next = depth ? choose_descriptor(layout, json_object_get(json, "manifests"), false) : NULL;
 
-		return next ? read_manifest(layout, next, depth - 1) : depth ? -1 : fail(layout, "its indexes name each other", "");
+		return next ? read_manifest(layout, next, depth - 1)
+		       : depth ? -1 : fail_layout(layout, "its indexes name each other", "");
 	}
 	layout->source->digest = text_format("%s", json_string_value(json_object_get(descriptor, "digest")));
-	const char *type = text_of(json_object_get(json, "config"), "mediaType");
+	const char *type = json_text(json_object_get(json, "config"), "mediaType");
 	if (!manifest_is_configuration(type))
-		return fail(layout, "its manifest is none of a container image: its configuration is ", type);
+		return fail_layout(layout, "its manifest is none of a container image: its configuration is ", type);
 	config = read_blob(layout, json_object_get(json, "config"), &layout->source->config, &layout->source->config_length);
 	if (!config)
 		return -1;
 	json_decref(config);
 	if (!json_is_array(json_object_get(json, "layers")))
-		return fail(layout, "its manifest names no layers: it is no image", "");
-	return read_layers(layout, json);
+		return fail_layout(layout, "its manifest names no layers: it is no image", "");
+	return read_layout_layers(layout, json);
 }
 
 int local_image_read_oci(struct local_image *source, const char *reference, const char *architecture, struct jail_error *err)
@@ -236,11 +226,11 @@ int local_image_read_oci(struct local_image *source, const char *reference, cons
 	if (!text)
 		return -1;
 	if (platform_of(&layout.platform, architecture)) {
-		fail(&layout, "there is no such architecture: ", architecture);
+		fail_layout(&layout, "there is no such architecture: ", architecture);
 	} else if (!json_is_array(json_object_get(index, "manifests"))) {
-		fail(&layout, "its index.json is no index of images", "");
+		fail_layout(&layout, "its index.json is no index of images", "");
 	} else {
-		json_t *chosen = choose(&layout, json_object_get(index, "manifests"), true);
+		json_t *chosen = choose_descriptor(&layout, json_object_get(index, "manifests"), true);
 
 		result = chosen ? read_manifest(&layout, chosen, DEPTH_MOST) : -1;
 	}

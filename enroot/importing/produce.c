@@ -17,9 +17,6 @@
 #include "disk_space.h"
 #include "squash_options.h"
 
-/* Threads that write: ENROOT_MAX_PROCESSORS may say anything. */
-#define JOBS_MOST 1024
-
 struct production {
 	const struct produce_request *request;
 	struct progress progress;
@@ -27,14 +24,14 @@ struct production {
 	unsigned long long read; /* bytes of the layers, at the end */
 };
 
-static int open_layer(void *context, unsigned layer)
+static int open_requested_layer(void *context, unsigned layer)
 {
 	const struct produce_request *request = ((struct production *)context)->request;
 
 	return request->layers.open_layer(request->layers_context, layer);
 }
 
-static int advance(void *context, unsigned long long bytes)
+static int report_progress(void *context, unsigned long long bytes)
 {
 	struct production *production = context;
 	const struct produce_request *request = production->request;
@@ -49,8 +46,8 @@ static struct image_layers_request layers_of(struct production *production)
 {
 	struct image_layers_request layers = production->request->layers;
 
-	layers.open_layer = open_layer;
-	layers.progress = advance;
+	layers.open_layer = open_requested_layer;
+	layers.progress = report_progress;
 	layers.context = production;
 	return layers;
 }
@@ -199,9 +196,8 @@ int produce_root(const struct produce_request *request, int root)
 {
 	struct production production = { .request = request };
 	struct image_layers_request layers_request = layers_of(&production);
-	long jobs = settings_number(request->settings, "ENROOT_MAX_PROCESSORS", 2);
 	struct image_directory_request directory_request = {
-		.root = root, .jobs = jobs < 1 ? 1 : jobs > JOBS_MOST ? JOBS_MOST : (unsigned)jobs, .lossy = true,
+		.root = root, .jobs = squash_jobs(request->settings, 2), .lossy = true,
 	};
 	struct image_error fault;
 	struct owners owners;

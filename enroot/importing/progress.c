@@ -5,22 +5,18 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/report.h"
 
-#define SECOND 1000000000LL
 /* For logs: most imports are over before the first line. */
-#define LINE_EVERY (5 * SECOND)
-#define TERMINAL_EVERY (SECOND / 5)
+#define LINE_EVERY (5 * NS_PER_S)
+#define TERMINAL_EVERY (NS_PER_S / 5)
 
 int64_t progress_now_ns(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * SECOND + now.tv_nsec;
+	return clock_ns(CLOCK_MONOTONIC);
 }
 
 char *progress_bytes(unsigned long long bytes, char text[32])
@@ -45,7 +41,7 @@ void progress_begin(struct progress *progress, unsigned long long total)
 void progress_tell(struct progress *progress, unsigned long long done)
 {
 	int64_t now = progress_now_ns();
-	double seconds = (double)(now - progress->began_ns) / (double)SECOND, rate = (double)done / seconds;
+	double seconds = (double)(now - progress->began_ns) / (double)NS_PER_S, rate = (double)done / seconds;
 	char text[256], bytes[32], total[32], each[32];
 	int length;
 

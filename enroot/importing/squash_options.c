@@ -17,7 +17,7 @@
 #define JOBS_MOST 1024 /* each has blocks of its own */
 
 /* Those that this writer has no need of, as it reads no directory; with the number of their values. */
-static const struct { const char *name; int values; } ignored[] = {
+static const struct { const char *name; int values; } ignored_options[] = {
 	{ "-noappend", 0 },    { "-no-progress", 0 },      { "-progress", 0 },   { "-quiet", 0 },	 { "-info", 0 },
 	{ "-exit-on-error", 0 }, { "-no-duplicates", 0 },  { "-all-root", 0 },   { "-root-owned", 0 }, { "-no-strip", 0 },
 	{ "-no-recovery", 0 }, { "-recovery-path", 1 },    { "-mem", 1 },        { "-mem-percent", 1 }, { "-keep-as-directory", 0 },
@@ -32,7 +32,7 @@ struct reader {
 	struct jail_error *err;
 };
 
-static int fail(const struct reader *reader, const char *option, const char *message)
+static int fail_option(const struct reader *reader, const char *option, const char *message)
 {
 	jail_fail(reader->err, NULL, 0, "%.60s: %s", option, message);
 	return jail_error_at(reader->err, NULL, 0, "ENROOT_SQUASH_OPTIONS");
@@ -72,7 +72,7 @@ static int compression(struct reader *reader)
 	struct squashfs_options *options = reader->options;
 
 	if (!name)
-		return fail(reader, "-comp", "needs the name of a compressor: zstd, lz4 or gzip");
+		return fail_option(reader, "-comp", "needs the name of a compressor: zstd, lz4 or gzip");
 	if (!strcmp(name, "zstd")) {
 		options->compression = SQUASHFS_ZSTD;
 	} else if (!strcmp(name, "lz4")) {
@@ -87,7 +87,7 @@ static int compression(struct reader *reader)
 		report_info("ENROOT_SQUASH_OPTIONS: zstd in the place of %s", name);
 		options->compression = SQUASHFS_ZSTD;
 	} else {
-		return fail(reader, name, "is no compressor; there are zstd, lz4 and gzip");
+		return fail_option(reader, name, "is no compressor; there are zstd, lz4 and gzip");
 	}
 	return 0;
 }
@@ -103,21 +103,21 @@ static int with_value(struct reader *reader, const char *option, bool *known)
 	if (!strcmp(option, "-b")) {
 		value = number(word(reader));
 		if (value < 4096 || value > 1 << 20 || (value & (value - 1)))
-			return fail(reader, option, "needs a block size: a power of two from 4K to 1M");
+			return fail_option(reader, option, "needs a block size: a power of two from 4K to 1M");
 		options->block_size = (size_t)value;
 	} else if (!strcmp(option, "-Xcompression-level")) {
 		value = number(word(reader));
 		if (value < 1 || value > 22)
-			return fail(reader, option, "needs a level: of zstd 1 to 22, of gzip 1 to 9");
+			return fail_option(reader, option, "needs a level: of zstd 1 to 22, of gzip 1 to 9");
 		options->level = (int)value;
 	} else if (!strcmp(option, "-processors")) {
 		value = number(word(reader));
 		if (value < 1 || value > JOBS_MOST)
-			return fail(reader, option, "needs a number of processors");
+			return fail_option(reader, option, "needs a number of processors");
 		options->jobs = (unsigned)value;
 	} else if (!strcmp(option, "-mkfs-time") || !strcmp(option, "-fstime")) {
 		if ((options->time = number(word(reader))) < 0)
-			return fail(reader, option, "needs seconds since 1970");
+			return fail_option(reader, option, "needs seconds since 1970");
 	} else {
 		*known = false;
 	}
@@ -163,15 +163,15 @@ static int read_options(struct reader *reader)
 			continue;
 		if (with_value(reader, option, &known))
 			return -1;
-		for (size_t i = 0; !known && i < sizeof(ignored) / sizeof(ignored[0]); i++) {
-			known = !strcmp(option, ignored[i].name);
-			if (known && ignored[i].values && !word(reader))
-				return fail(reader, option, "needs a value");
+		for (size_t i = 0; !known && i < sizeof(ignored_options) / sizeof(ignored_options[0]); i++) {
+			known = !strcmp(option, ignored_options[i].name);
+			if (known && ignored_options[i].values && !word(reader))
+				return fail_option(reader, option, "needs a value");
 		}
 		if (!known)
-			return fail(reader, option, "is no option of mksquashfs that import knows; there are -comp, "
-				    "-Xcompression-level, -b, -processors, -no-fragments, -always-use-fragments, -noI, -noD, -noF, -noX, "
-				    "-no-xattrs, -no-exports, -mkfs-time and -nopad");
+			return fail_option(reader, option, "is no option of mksquashfs that import knows; there are -comp, "
+					   "-Xcompression-level, -b, -processors, -no-fragments, -always-use-fragments, -noI, "
+					   "-noD, -noF, -noX, -no-xattrs, -no-exports, -mkfs-time and -nopad");
 	}
 	return 0;
 }
@@ -187,8 +187,15 @@ static int set_level(struct reader *reader)
 	else if (level == LEVEL_UNSET)
 		options->level = options->compression == SQUASHFS_GZIP ? 6 : LEVEL_ZSTD;
 	else if (options->compression == SQUASHFS_GZIP && level > 9)
-		return fail(reader, "-Xcompression-level", "of gzip is 1 to 9");
+		return fail_option(reader, "-Xcompression-level", "of gzip is 1 to 9");
 	return 0;
+}
+
+unsigned squash_jobs(const struct settings *settings, long usual)
+{
+	long jobs = settings_number(settings, "ENROOT_MAX_PROCESSORS", usual);
+
+	return jobs < 1 ? 1 : jobs > JOBS_MOST ? JOBS_MOST : (unsigned)jobs;
 }
 
 int squash_options(struct squashfs_options *options, const struct settings *settings, int64_t created,
@@ -197,10 +204,10 @@ int squash_options(struct squashfs_options *options, const struct settings *sett
 	const char *text = settings_get(settings, "ENROOT_SQUASH_OPTIONS"), *epoch = getenv("SOURCE_DATE_EPOCH");
 	scoped_free char *copy = text_copy(text, strlen(text));
 	struct reader reader = { options, copy, err };
-	long jobs = settings_number(settings, "ENROOT_MAX_PROCESSORS", sysconf(_SC_NPROCESSORS_ONLN));
 
 	*options = (struct squashfs_options){ .compression = SQUASHFS_LZ4, .level = LEVEL_UNSET, .block_size = BLOCK_SIZE,
-					      .jobs = jobs < 1 ? 1 : jobs > JOBS_MOST ? JOBS_MOST : (unsigned)jobs, .time = created, .newest = INT64_MAX };
+					      .jobs = squash_jobs(settings, sysconf(_SC_NPROCESSORS_ONLN)),
+					      .time = created, .newest = INT64_MAX };
 	if (epoch && *epoch) {
 		options->time = options->newest = number(epoch);
 		if (options->time < 0) {

@@ -11,4 +11,7 @@
 int squash_options(struct squashfs_options *options, const struct settings *settings, int64_t created,
 		   struct jail_error *err);
 
+/* Threads that write: ENROOT_MAX_PROCESSORS, which may say anything; `usual` where it says nothing. */
+unsigned squash_jobs(const struct settings *settings, long usual);
+
 #endif

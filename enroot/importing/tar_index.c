@@ -26,7 +26,7 @@ void tar_index_free(struct tar_index *index)
 	*index = (struct tar_index){ NULL, 0, 0 };
 }
 
-static int wrong(const char *name, unsigned long long offset, const char *message, struct jail_error *err)
+static int wrong_tar(const char *name, unsigned long long offset, const char *message, struct jail_error *err)
 {
 	jail_fail(err, NULL, 0, "it is no archive of an image: %s at byte %llu", message, offset);
 	return jail_error_at(err, NULL, 0, name);
@@ -116,21 +116,21 @@ static int read_member(struct tar_index *index, int fd, unsigned long long *at, 
 	ssize_t got = read_at(fd, &header, sizeof(header), *at);
 
 	if (got < 0)
-		return wrong(name, *at, "it cannot be read", err);
+		return wrong_tar(name, *at, "it cannot be read", err);
 	if (!got || (got == sizeof(header) && !header.name[0] && !header.checksum[0]))
 		return 0;
 	if (got < (ssize_t)sizeof(header) || !tar_checksum_is_right(&header) ||
 	    tar_number(header.size, sizeof(header.size), &size) || size < 0)
-		return wrong(name, *at, "there is no header of a tar", err);
+		return wrong_tar(name, *at, "there is no header of a tar", err);
 	*at += sizeof(header);
 	if (header.type == 'x') {
 		if ((size_t)size > PAX_MOST)
-			return wrong(name, *at, "a header is too long", err);
+			return wrong_tar(name, *at, "a header is too long", err);
 		free(pax->text);
 		*pax = (struct text_buffer){ .text = malloc((size_t)size + 1), .length = (size_t)size };
 		if (!pax->text || read_at(fd, pax->text, pax->length, *at) != (ssize_t)pax->length ||
 		    tar_pax(pax->text, pax->length, attributes, &fault))
-			return wrong(name, *at, "a header is damaged", err);
+			return wrong_tar(name, *at, "a header is damaged", err);
 	} else if (strchr("012", header.type) || !header.type) {
 		if (attributes->set & TAR_SIZE)
 			size = (int64_t)attributes->size;
@@ -151,13 +151,13 @@ int tar_index_read(struct tar_index *index, int fd, const char *name, struct jai
 
 	while ((got = read_member(index, fd, &at, name, &pax, &attributes, err)) > 0)
 		if (index->n > MEMBERS_MOST) {
-			got = wrong(name, at, "it has too many files", err);
+			got = wrong_tar(name, at, "it has too many files", err);
 			break;
 		}
 	tar_attributes_free(&attributes);
 	text_buffer_free(&pax);
 	if (!got && !index->n)
-		return wrong(name, 0, "it is empty", err);
+		return wrong_tar(name, 0, "it is empty", err);
 	return got;
 }
 

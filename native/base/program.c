@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "scoped.h"
 
 char *program_find(const char *name)
@@ -66,14 +67,6 @@ static void child(const struct program *program, const char *path, int out, pid_
 	_exit(127);
 }
 
-static long long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 /* Takes its output up to the end: 0, or why it is not taken any more. `until`: milliseconds of the clock; 0: for ever. */
 static int take_output(const struct program *program, int from, long long until)
 {
@@ -81,7 +74,7 @@ static int take_output(const struct program *program, int from, long long until)
 
 	for (;;) {
 		struct pollfd ready = { .fd = from, .events = POLLIN };
-		long long left = until ? until - now_ms() : -1;
+		long long left = until ? until - clock_ms() : -1;
 
 		if (until && left <= 0)
 			return ETIMEDOUT;
@@ -112,7 +105,7 @@ static int await(pid_t pid, int *status, long long until)
 			return errno;
 		if (!until)
 			continue;
-		if (now_ms() >= until)
+		if (clock_ms() >= until)
 			return ETIMEDOUT;
 		nanosleep(&pause, NULL);
 		if (pause.tv_nsec < 50000000)
@@ -125,7 +118,7 @@ int program_run(const struct program *program, struct jail_error *err)
 	const char *name = program->arguments[0];
 	scoped_free char *path = strchr(name, '/') ? text_copy(name, strlen(name)) : program_find(name);
 	int ends[2] = { -1, -1 }, status, why = 0;
-	long long until = program->seconds ? now_ms() + program->seconds * 1000LL : 0;
+	long long until = program->seconds ? clock_ms() + program->seconds * 1000LL : 0;
 
 	if (!path)
 		return jail_fail(err, NULL, ENOENT, "the program %s is not installed, or not in PATH; install it (`enroot info` shows what enroot itself needs)", name);

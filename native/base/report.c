@@ -72,3 +72,10 @@ int report_failure(const struct jail_error *err)
 
 	return report_error("%s", jail_error_format(err, text, sizeof(text)));
 }
+
+void report_warn(const struct jail_error *err)
+{
+	char text[1400];
+
+	report_warning("%s", jail_error_format(err, text, sizeof(text)));
+}

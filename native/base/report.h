@@ -10,6 +10,7 @@ void report_warning(const char *format, ...) __attribute__((format(printf, 1, 2)
 /* Returns 1, the exit status of a command that failed. */
 int report_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 int report_failure(const struct jail_error *err);
+void report_warn(const struct jail_error *err);
 
 /* Whether standard error is a terminal: only then do colours and progress make sense. */
 int report_is_terminal(void);

@@ -22,7 +22,7 @@ static const char *digits(const struct cache_blob *blob)
 	return blob->digest + 7;
 }
 
-static bool find_in(const struct store *store, struct cache_blob *blob)
+static bool find_blob_in(const struct store *store, struct cache_blob *blob)
 {
 	struct stat st;
 	scoped_fd blobs = store_open_folder(store, store->fd, "blobs");
@@ -45,11 +45,11 @@ static bool find_at_strangers(void *context, struct store *store)
 {
 	struct cache_blob *blob = context;
 
-	blob->foreign = find_in(store, blob);
+	blob->foreign = find_blob_in(store, blob);
 	return !blob->foreign;
 }
 
-static bool find(struct cache_blob *blob, bool anonymous)
+static bool find_blob(struct cache_blob *blob, bool anonymous)
 {
 	struct cache *cache = blob->cache;
 
@@ -57,7 +57,7 @@ static bool find(struct cache_blob *blob, bool anonymous)
 		/* What one's own has may have taken credentials: an image that is for all is made of what is. */
 		if (anonymous && cache->shared && &cache->stores[i] == cache->personal)
 			continue;
-		if ((cache->stores[i].own || !atomic_load(&cache->skip_strangers)) && find_in(&cache->stores[i], blob)) {
+		if ((cache->stores[i].own || !atomic_load(&cache->skip_strangers)) && find_blob_in(&cache->stores[i], blob)) {
 			blob->store = &cache->stores[i];
 			break;
 		}
@@ -72,14 +72,13 @@ static bool find(struct cache_blob *blob, bool anonymous)
 	return true;
 }
 
-static void make_draft(struct cache_blob *blob)
+static void make_blob_draft(struct cache_blob *blob)
 {
 	struct jail_error err;
-	char text[1400];
 
 	blob->draft = draft_begin(blob->store, DRAFT_BLOB, &err);
 	if (!blob->draft) {
-		report_warning("%s", jail_error_format(&err, text, sizeof(text)));
+		report_warn(&err);
 		return;
 	}
 	blob->fd = blob->draft->fd;
@@ -104,7 +103,7 @@ static void acquire(struct cache_blob *blob, bool anonymous, bool may_wait)
 				  .most = settings_number(cache->settings, "ENROOT_CACHE_WAIT", 600), .what = what };
 	bool for_all;
 
-	if (find(blob, anonymous))
+	if (find_blob(blob, anonymous))
 		return;
 	const struct store *store = blob->store = blob->locked = cache_writable(cache, anonymous);
 	if (!store)
@@ -113,7 +112,7 @@ static void acquire(struct cache_blob *blob, bool anonymous, bool may_wait)
 	do {
 		blob->lock = lock_file(locks, digits(blob), for_all);
 		int number = errno;
-		if (find(blob, anonymous)) {
+		if (find_blob(blob, anonymous)) {
 			lock_file_done(locks, digits(blob), &blob->lock);
 			return;
 		}
@@ -126,10 +125,10 @@ static void acquire(struct cache_blob *blob, bool anonymous, bool may_wait)
 		}
 	} while (lock_wait(&wait, locks, digits(blob)));
 	lock_tell(blob->lock, 0, 0);
-	make_draft(blob);
+	make_blob_draft(blob);
 }
 
-static bool begin(struct cache *cache, const char *digest, unsigned long long size, struct cache_blob *blob)
+static bool begin_blob(struct cache *cache, const char *digest, unsigned long long size, struct cache_blob *blob)
 {
 	*blob = (struct cache_blob){ .state = CACHE_UNUSABLE, .fd = -1, .lock = -1, .cache = cache, .size = size };
 	if (!record_is_digest(digest) || !settings_true(cache->settings, "ENROOT_CACHE_LAYERS"))
@@ -141,13 +140,13 @@ static bool begin(struct cache *cache, const char *digest, unsigned long long si
 void cache_blob_acquire(struct cache *cache, const char *digest, unsigned long long size, bool anonymous,
 			struct cache_blob *blob)
 {
-	if (begin(cache, digest, size, blob))
+	if (begin_blob(cache, digest, size, blob))
 		acquire(blob, anonymous, true);
 }
 
 void cache_blob_try(struct cache *cache, const char *digest, unsigned long long size, bool anonymous, struct cache_blob *blob)
 {
-	if (begin(cache, digest, size, blob))
+	if (begin_blob(cache, digest, size, blob))
 		acquire(blob, anonymous, false);
 }
 
@@ -161,7 +160,7 @@ void cache_blob_progress(struct cache_blob *blob, unsigned long long done, unsig
 	lock_tell(blob->lock, done, total);
 }
 
-static void let_others(struct cache_blob *blob)
+static void unlock_blob(struct cache_blob *blob)
 {
 	bool for_all;
 	scoped_fd locks = blob->lock >= 0 ? open_locks(blob, &for_all) : -1;
@@ -170,7 +169,7 @@ static void let_others(struct cache_blob *blob)
 }
 
 /* Where it is to be kept. -1: nowhere; it stays a draft, which nobody else can read. */
-static int choose_store(struct cache_blob *blob, bool anonymous)
+static int choose_blob_store(struct cache_blob *blob, bool anonymous)
 {
 	const struct store *store = cache_writable(blob->cache, anonymous);
 	struct jail_error ignored;
@@ -193,7 +192,7 @@ int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error
 	if (blob->state != CACHE_DRAFT || fstat(blob->fd, &st))
 		return jail_fail(err, NULL, EINVAL, "there is no layer to commit");
 	/* Without room it stays a draft: its reader has it, and it goes with it. */
-	if (!choose_store(blob, anonymous) && !trim_make_room(blob->cache, blob->store, st.st_size, &full)) {
+	if (!choose_blob_store(blob, anonymous) && !trim_make_room(blob->cache, blob->store, st.st_size, &full)) {
 		if (fchmod(blob->fd, blob->store->shared ? 0444 : 0400))
 			return jail_fail(err, "fchmod", errno, "cannot make a layer in the cache readable");
 		if (draft_publish_blob(blob->draft, blob->store, digits(blob), err))
@@ -204,7 +203,7 @@ int cache_blob_commit(struct cache_blob *blob, bool anonymous, struct jail_error
 		store_mark_used(blob->store, digits(blob));
 	}
 	blob->state = CACHE_FOUND;
-	let_others(blob);
+	unlock_blob(blob);
 	return 0;
 }
 
@@ -237,6 +236,6 @@ void cache_blob_release(struct cache_blob *blob)
 	if (!blob->draft)
 		jail_close(&blob->fd);
 	draft_end(blob->draft);
-	let_others(blob);
+	unlock_blob(blob);
 	*blob = (struct cache_blob){ .state = CACHE_UNUSABLE, .fd = -1, .lock = -1 };
 }

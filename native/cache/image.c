@@ -18,14 +18,7 @@
 #include "stores.h"
 #include "trim.h"
 
-static void warn(const struct jail_error *err)
-{
-	char text[1400];
-
-	report_warning("%s", jail_error_format(err, text, sizeof(text)));
-}
-
-static bool find_in(const struct store *store, struct cache_image *image)
+static bool find_image_in(const struct store *store, struct cache_image *image)
 {
 	scoped_record record = { 0 };
 	struct jail_error err;
@@ -33,7 +26,7 @@ static bool find_in(const struct store *store, struct cache_image *image)
 
 	if (fd < 0) {
 		if (err.number != ENOENT)
-			warn(&err);
+			report_warn(&err);
 		/* One's own would stand in the way of the next. */
 		if (err.number == EBADMSG && store->own)
 			draft_remove(store, "images", image->key, true);
@@ -46,12 +39,12 @@ static bool find_in(const struct store *store, struct cache_image *image)
 	return true;
 }
 
-static bool find(struct cache_image *image)
+static bool find_image(struct cache_image *image)
 {
 	struct cache *cache = image->cache;
 
 	for (unsigned i = 0; i < cache->n; i++) {
-		if (!find_in(&cache->stores[i], image))
+		if (!find_image_in(&cache->stores[i], image))
 			continue;
 		/* Whosever it is, the mark is in a store of one's own. */
 		const struct store *marks = cache->stores[i].own ? &cache->stores[i] : cache->shared ? cache->shared : cache->personal;
@@ -62,7 +55,7 @@ static bool find(struct cache_image *image)
 	return false;
 }
 
-static int begin(struct cache *cache, const struct cache_request *request, struct cache_image *image)
+static int begin_image(struct cache *cache, const struct cache_request *request, struct cache_image *image)
 {
 	struct jail_error err;
 
@@ -71,22 +64,22 @@ static int begin(struct cache *cache, const struct cache_request *request, struc
 		return -1;
 	if (!record_key(request, image->key, &err))
 		return 0;
-	warn(&err);
+	report_warn(&err);
 	return -1;
 }
 
 bool cache_find(struct cache *cache, const struct cache_request *request, struct cache_image *image)
 {
-	return !begin(cache, request, image) && find(image);
+	return !begin_image(cache, request, image) && find_image(image);
 }
 
-static void make_draft(struct cache_image *image)
+static void make_image_draft(struct cache_image *image)
 {
 	struct jail_error err;
 
 	image->draft = draft_begin(image->store, DRAFT_IMAGE, &err);
 	if (!image->draft) {
-		warn(&err);
+		report_warn(&err);
 		return;
 	}
 	image->fd = image->draft->fd;
@@ -98,7 +91,7 @@ void cache_acquire(struct cache *cache, const struct cache_request *request, str
 	struct lock_wait wait = { .patience = settings_number(cache->settings, "ENROOT_CACHE_PATIENCE", 60),
 				  .most = settings_number(cache->settings, "ENROOT_CACHE_WAIT", 600), .what = request->reference };
 
-	if (begin(cache, request, image) || find(image))
+	if (begin_image(cache, request, image) || find_image(image))
 		return;
 	image->store = image->locked = cache_writable(cache, request->anonymous);
 	if (!image->store)
@@ -109,7 +102,7 @@ void cache_acquire(struct cache *cache, const struct cache_request *request, str
 		image->lock = lock_file(locks, image->key, false);
 		int number = errno;
 		/* The one who had it has finished, perhaps, between the look and the lock. */
-		if (find(image)) {
+		if (find_image(image)) {
 			lock_file_done(locks, image->key, &image->lock);
 			return;
 		}
@@ -118,7 +111,7 @@ void cache_acquire(struct cache *cache, const struct cache_request *request, str
 			break;
 	} while (lock_wait(&wait, locks, image->key));
 	lock_tell(image->lock, 0, 0);
-	make_draft(image);
+	make_image_draft(image);
 }
 
 void cache_progress(struct cache_image *image, unsigned long long done, unsigned long long total)
@@ -185,7 +178,7 @@ static int publish(struct cache_image *image, struct jail_error *err)
 			break;
 		}
 		/* Removes what is damaged. */
-		if (find_in(store, image))
+		if (find_image_in(store, image))
 			break;
 	}
 	if (image->state != CACHE_FOUND)
@@ -195,7 +188,7 @@ static int publish(struct cache_image *image, struct jail_error *err)
 	return 0;
 }
 
-static void let_others(struct cache_image *image)
+static void unlock_image(struct cache_image *image)
 {
 	scoped_fd locks = image->lock >= 0 ? store_folder(image->locked, "locks") : -1;
 
@@ -203,7 +196,7 @@ static void let_others(struct cache_image *image)
 }
 
 /* Where it is to be kept. -1: nowhere; it stays a draft, which nobody else can read. */
-static int choose_store(struct cache_image *image, bool anonymous, struct jail_error *err)
+static int choose_image_store(struct cache_image *image, bool anonymous, struct jail_error *err)
 {
 	const struct store *store = cache_writable(image->cache, anonymous);
 
@@ -230,14 +223,14 @@ int cache_commit(struct cache_image *image, bool anonymous, struct jail_error *e
 	if (fstat(image->fd, &st))
 		return jail_fail(err, "fstat", errno, "cannot look at the image");
 	/* Not for ever: what the user asked for is there, and goes when it was delivered. */
-	if (choose_store(image, anonymous, &full) || trim_make_room(image->cache, image->store, st.st_size, &full)) {
+	if (choose_image_store(image, anonymous, &full) || trim_make_room(image->cache, image->store, st.st_size, &full)) {
 		report_info("%s", full.message);
 		image->state = CACHE_FOUND;
 		image->path = text_format("%s/drafts/%s/" DRAFT_IMAGE, image->store->path, image->draft->name);
 	} else if (describe(image, &record, err) || settle(image, &record, err) || publish(image, err)) {
 		return -1;
 	}
-	let_others(image);
+	unlock_image(image);
 	return 0;
 }
 
@@ -246,7 +239,7 @@ void cache_release(struct cache_image *image)
 	if (!image->draft)
 		jail_close(&image->fd);
 	draft_end(image->draft);
-	let_others(image);
+	unlock_image(image);
 	free(image->path);
 	*image = (struct cache_image){ .state = CACHE_UNUSABLE, .fd = -1, .lock = -1 };
 }

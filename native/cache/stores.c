@@ -15,7 +15,7 @@
 #include "native/base/report.h"
 #include "draft.h"
 
-static void warn(const struct jail_error *err)
+static void warn_unusable(const struct jail_error *err)
 {
 	char text[1400];
 
@@ -28,7 +28,7 @@ static void add_personal(struct cache *cache)
 	struct jail_error err;
 
 	if (store_open_personal(store, cache->settings, &err)) {
-		warn(&err);
+		warn_unusable(&err);
 		store_close(store);
 		return;
 	}
@@ -48,7 +48,7 @@ static void add_shared(struct cache *cache, uid_t owner)
 	if (store_open_shared(store, cache->users, cache->root, owner, own, &err)) {
 		/* Nobody need have one; an administrator may let only some write. */
 		if (err.number != ENOENT && err.number != EACCES && err.number != EROFS)
-			warn(&err);
+			warn_unusable(&err);
 		store_close(store);
 		return;
 	}
@@ -112,7 +112,7 @@ struct cache *cache_open(const struct settings *settings)
 		cache->root = text_copy(root, strlen(root));
 		cache->users = store_open_users(root, &cache->locks, &err);
 		if (cache->users < 0)
-			warn(&err);
+			warn_unusable(&err);
 	}
 	if (cache->users >= 0) {
 		add_shared(cache, geteuid());

@@ -208,7 +208,7 @@ static int check_absolute(const struct source *source, int line, const char *wha
 	return 0;
 }
 
-static int check_device_node(const struct source *source, struct jail_cdi_device_node *node)
+static int check_node_fields(const struct source *source, struct jail_cdi_device_node *node)
 {
 	if (!node->host_path)
 		node->host_path = node->path;
@@ -249,7 +249,7 @@ static int check_option(const struct source *source, struct jail_cdi_mount *moun
 	return wrong(source, mount->line, "the mount option \"%.60s\" is not known", option);
 }
 
-static int check_mount(const struct source *source, struct jail_cdi_mount *mount)
+static int check_mount_fields(const struct source *source, struct jail_cdi_mount *mount)
 {
 	if (check_absolute(source, mount->line, "hostPath", mount->host_path) ||
 	    check_absolute(source, mount->line, "containerPath", mount->container_path))
@@ -265,10 +265,10 @@ static int check_mount(const struct source *source, struct jail_cdi_mount *mount
 static int check_edits(const struct source *source, int line, struct jail_cdi_edits *edits)
 {
 	for (size_t i = 0; i < edits->device_nodes.n; i++)
-		if (check_device_node(source, &edits->device_nodes.items[i]))
+		if (check_node_fields(source, &edits->device_nodes.items[i]))
 			return -1;
 	for (size_t i = 0; i < edits->mounts.n; i++)
-		if (check_mount(source, &edits->mounts.items[i]))
+		if (check_mount_fields(source, &edits->mounts.items[i]))
 			return -1;
 	for (size_t i = 0; i < edits->environment.n; i++) {
 		const char *equals = strchr(edits->environment.items[i], '=');

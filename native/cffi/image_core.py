@@ -8,10 +8,12 @@ module go through `cellblock.jail.source.image_core`. gzip is read by ISA-L wher
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import cffi
 
+together = runpy.run_path("native/cffi/together.py")["together"]
 FOLDERS = [Path("native") / name for name in ("layers", "directory", "volume")]
 HAS_ISAL = Path("/usr/include/isa-l/igzip_lib.h").exists()
 
@@ -97,8 +99,8 @@ ffi.cdef(DECLARATIONS)
 ffi.set_source(
     "cellblock._image_core",
     SOURCE,
-    sources=[str(path) for folder in FOLDERS for path in sorted(folder.glob("*.c"))],
-    depends=[str(path) for folder in FOLDERS for path in sorted(folder.glob("*.h"))],
+    sources=[together(folder, sorted(folder.glob("*.c"))) for folder in FOLDERS],
+    depends=[str(path) for folder in FOLDERS for path in sorted(folder.glob("*.[ch]"))],
     include_dirs=["."],
     define_macros=[("IMAGE_ISAL", "1")] if HAS_ISAL else [],
     libraries=["crypto", "zstd", "isal" if HAS_ISAL else "z"],

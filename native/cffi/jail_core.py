@@ -8,10 +8,12 @@ makes any one system call fail. Users of the module go through `tests.spank_jail
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import cffi
 
+together = runpy.run_path("native/cffi/together.py")["together"]
 FOLDERS = [Path("native") / name for name in ("base", "seccomp", "mount", "cdi", "jail")]
 
 # Repeats what their headers declare; "...;" lets the compiler fill in layouts, and it checks the rest.
@@ -91,8 +93,8 @@ ffi.cdef(DECLARATIONS)
 ffi.set_source(
     "cellblock._jail_core",
     SOURCE,
-    sources=[str(path) for folder in FOLDERS for path in sorted(folder.glob("*.c"))],
-    depends=[str(path) for folder in FOLDERS for path in sorted(folder.glob("*.h"))],
+    sources=[together(folder, sorted(folder.glob("*.c"))) for folder in FOLDERS],
+    depends=[str(path) for folder in FOLDERS for path in sorted(folder.glob("*.[ch]"))],
     include_dirs=["."],
     define_macros=[("JAIL_FAULTS", "1")],
     extra_compile_args=["-std=gnu11", "-Wall", "-Wextra", "-fvisibility=hidden"],

@@ -7,10 +7,12 @@ module go through `cellblock.jail.tree.tree_check`.
 
 from __future__ import annotations
 
+import runpy
 from pathlib import Path
 
 import cffi
 
+together = runpy.run_path("native/cffi/together.py")["together"]
 FOLDER = Path("native/tree_check")
 
 # Repeats what check.h declares; the compiler checks it.
@@ -33,8 +35,8 @@ ffi.cdef(DECLARATIONS)
 ffi.set_source(
     "cellblock._volume_scan",
     '#include "native/tree_check/check.h"\n',
-    sources=[str(path) for path in sorted(FOLDER.glob("*.c"))],
-    depends=[str(path) for path in sorted(FOLDER.glob("*.h"))],
+    sources=[together(FOLDER, sorted(FOLDER.glob("*.c")))],
+    depends=[str(path) for path in sorted(FOLDER.glob("*.[ch]"))],
     include_dirs=["."],
     extra_compile_args=[
         *("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wshadow", "-Wconversion", "-Wno-sign-conversion"),

@@ -39,9 +39,10 @@ static const struct { const char *name; uint64_t flag; } propagations[] = {
 };
 
 /* What fstab(5) and mount(8) know and a container has no use for. */
-static const char *const ignored[] = { "defaults", "auto", "noauto", "user", "nouser", "users", "loud", "_netdev",
-					"group", "nogroup", "owner", "noowner", "async", "lazytime", "nolazytime",
-					"norelatime", "nostrictatime", "iversion", "noiversion", "mand", "nomand" };
+static const char *const ignored_options[] = {
+	"defaults", "auto", "noauto", "user", "nouser", "users", "loud", "_netdev", "group", "nogroup", "owner", "noowner", "async",
+	"lazytime", "nolazytime", "norelatime", "nostrictatime", "iversion", "noiversion", "mand", "nomand",
+};
 
 static bool is_one_of(const char *word, const char *const *names, size_t n)
 {
@@ -87,7 +88,7 @@ static bool parse_flag(const char *option, struct fstab_entry *entry)
 static int parse_option(char *option, struct fstab_entry *entry, bool *remount, struct jail_error *err)
 {
 	if (!*option || parse_flag(option, entry) ||
-	    is_one_of(option, ignored, sizeof(ignored) / sizeof(ignored[0])))
+	    is_one_of(option, ignored_options, sizeof(ignored_options) / sizeof(ignored_options[0])))
 		return 0;
 	if (!strcmp(option, "bind") || !strcmp(option, "rbind")) {
 		entry->action = FSTAB_BIND;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Forms and recognises the hidden names of roots that are being made or removed. enroot/command and pyxis/step call
  * it. */
+#define _GNU_SOURCE
 #include "staging_name.h"
 
 #include <string.h>

@@ -40,8 +40,8 @@ struct image_directory *image_directory_new(struct image_tree *tree, struct imag
 	pthread_mutex_init(&directory->mutex, NULL);
 	pthread_cond_init(&directory->made, NULL);
 	/* Two at least: a large file keeps one waiting for its parts. */
-	directory->work = image_pool_new(request->jobs < 2 ? 2 : request->jobs, sizeof(struct writer_state), writer_state_begin,
-					 writer_state_end, directory, err);
+	directory->work = thread_pool_new(request->jobs < 2 ? 2 : request->jobs, sizeof(struct writer_state), writer_state_begin,
+					  writer_state_end, directory, err);
 	if (!directory->work) {
 		image_directory_free(directory);
 		return NULL;
@@ -51,7 +51,7 @@ struct image_directory *image_directory_new(struct image_tree *tree, struct imag
 
 void image_directory_ask(struct image_directory *directory, const struct image_interrupt *interrupt)
 {
-	image_pool_ask(directory->work, interrupt);
+	thread_pool_ask(directory->work, interrupt);
 }
 
 static void drop_unwritten(struct image_directory *directory)
@@ -75,7 +75,7 @@ void image_directory_free(struct image_directory *directory)
 	if (directory->stream)
 		stream_file_end(directory->stream, false);
 	drop_unwritten(directory);
-	image_pool_free(directory->work);
+	thread_pool_free(directory->work);
 	for (size_t i = 0; i < FOLDER_CHUNKS; i++)
 		free(atomic_load(&directory->folders[i]));
 	free(directory->links);
@@ -91,7 +91,7 @@ static int flush(struct image_directory *directory, int size, struct image_error
 	if (!batch)
 		return 0;
 	directory->batches[size] = NULL;
-	return image_pool_put(directory->work, &batch->job, err);
+	return thread_pool_put(directory->work, &batch->job, err);
 }
 
 int directory_flush(struct image_directory *directory, struct image_error *err)
@@ -214,7 +214,7 @@ static int on_file(void *sink, uint32_t node, const struct image_entry *entry, s
 			item_release(directory, &item);
 			return image_fail_memory(err);
 		}
-		return image_pool_put(directory->work, stream_file_job(directory->stream), err);
+		return thread_pool_put(directory->work, stream_file_job(directory->stream), err);
 	}
 	directory->pending = item;
 	directory->has_pending = true;
@@ -256,7 +256,7 @@ static int on_file_end(void *sink, struct image_error *err)
 	if (directory->stream) {
 		stream_file_end(directory->stream, true);
 		directory->stream = NULL;
-		return image_pool_has_failed(directory->work, err) ? -1 : 0;
+		return thread_pool_has_failed(directory->work, err) ? -1 : 0;
 	}
 	directory->has_pending = false;
 	return add(directory, &directory->pending, err);

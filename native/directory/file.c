@@ -217,7 +217,7 @@ static int put_part(struct stream_file *file, int fd, const struct part *part, u
 
 static int hash_hole(struct stream_file *file, struct image_hash *hash, uint64_t length, struct image_error *err)
 {
-	if (!image_hash_add_zeros(hash, length, image_pool_stopped(file->directory->work)))
+	if (!image_hash_add_zeros(hash, length, thread_pool_stopped(file->directory->work)))
 		return 0;
 	return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 }

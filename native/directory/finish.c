@@ -13,7 +13,7 @@
 #include "parts.h"
 #include "native/layers/scoped.h"
 
-#define TOGETHER 64
+#define MOST_TOGETHER 64
 
 /* A range of the links or directories. */
 struct range {
@@ -40,7 +40,7 @@ static int for_all(struct image_directory *directory, uint32_t count,
 {
 	uint32_t together = count / (4 * (directory->request.jobs + 1)) + 1;
 
-	together = together < TOGETHER ? together : TOGETHER;
+	together = together < MOST_TOGETHER ? together : MOST_TOGETHER;
 	for (uint32_t from = 0; from < count; from += together) {
 		struct range *range = calloc(1, sizeof(*range));
 
@@ -48,10 +48,10 @@ static int for_all(struct image_directory *directory, uint32_t count,
 			return image_fail_memory(err);
 		*range = (struct range){ { range_run, NULL }, directory, from,
 					 count - from < together ? count : from + together, one };
-		if (image_pool_put(directory->work, &range->job, err))
+		if (thread_pool_put(directory->work, &range->job, err))
 			return -1;
 	}
-	return image_pool_drain(directory->work, err);
+	return thread_pool_drain(directory->work, err);
 }
 
 /* Where there are no hard links. */
@@ -67,10 +67,10 @@ static int copy(struct image_directory *directory, struct writer_state *writer, 
 
 	if (out < 0)
 		return fail_at(directory, node, "openat", errno, err);
-	while (!atomic_load(image_pool_stopped(directory->work)) && (got = read(in, buffer, sizeof(buffer))) > 0)
+	while (!atomic_load(thread_pool_stopped(directory->work)) && (got = read(in, buffer, sizeof(buffer))) > 0)
 		if (write(out, buffer, (size_t)got) != got)
 			return fail_at(directory, node, "write", errno, err);
-	if (atomic_load(image_pool_stopped(directory->work)))
+	if (atomic_load(thread_pool_stopped(directory->work)))
 		return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 	if (got < 0 || image_records_get(directory->records, one->link, &record, err) ||
 	    image_records_extra(directory->records, &record, &writer->buffer, &writer->capacity, err) ||
@@ -166,7 +166,7 @@ static int make_folder(struct image_directory *directory, struct writer_state *w
 
 int image_directory_finish(struct image_directory *directory, struct image_error *err)
 {
-	if (directory_flush(directory, err) || image_pool_drain(directory->work, err) ||
+	if (directory_flush(directory, err) || thread_pool_drain(directory->work, err) ||
 	    image_records_flush(directory->records, err))
 		return -1;
 	if (directory->request.pick)

@@ -29,7 +29,7 @@ struct image_directory {
 	struct image_tree *tree;
 	struct image_records *records;
 	struct image_directory_request request;
-	struct image_pool *work;
+	struct thread_pool *work;
 	uint32_t uid, gid; /* what a new file has of itself */
 	atomic_bool masked; /* a thread could not have a mask of its own: modes need chmod */
 	pthread_mutex_t mutex;

@@ -11,7 +11,7 @@
 
 #include "native/layers/mapped.h"
 
-#define TOGETHER 512u
+#define DIGESTS_TOGETHER 512u
 
 static bool is_among(const uint64_t *digests, size_t count, uint64_t value)
 {
@@ -53,10 +53,10 @@ static bool read_some(int file, uint64_t *digests, size_t count, size_t first)
 static bool is_in_file(const struct image_pick *pick, uint64_t value)
 {
 	size_t low = pick->starts[value >> 48], high = pick->starts[(value >> 48) + 1];
-	uint64_t digests[TOGETHER];
+	uint64_t digests[DIGESTS_TOGETHER];
 
 	/* Somebody made a million that begin with the same 16 bits. */
-	while (high - low > TOGETHER) {
+	while (high - low > DIGESTS_TOGETHER) {
 		size_t middle = low + (high - low) / 2;
 
 		if (!read_some(pick->file, digests, 1, middle))

@@ -52,7 +52,7 @@ int directory_replace(void *sink, uint32_t node, uint32_t heir, struct image_err
 	/* Links are made at the end. */
 	if (one->kind != 'd' && one->link != node)
 		return 0;
-	if (directory_flush(directory, err) || image_pool_drain(directory->work, err))
+	if (directory_flush(directory, err) || thread_pool_drain(directory->work, err))
 		return -1;
 	if (directory->request.pick)
 		return pick_replace(directory, node, heir, err);

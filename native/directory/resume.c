@@ -54,7 +54,7 @@ int mend_hole(struct image_directory *directory, const struct item *item, int fd
 	static const unsigned char zeros[CHUNK];
 
 	while (from < to) {
-		if (atomic_load(image_pool_stopped(directory->work)))
+		if (atomic_load(thread_pool_stopped(directory->work)))
 			return image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 		off_t data = lseek(fd, (off_t)from, SEEK_DATA);
 		size_t length;

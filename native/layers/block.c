@@ -34,7 +34,7 @@ void image_pool_stop(struct image_pool *pool)
 	pthread_cond_broadcast(&pool->returned);
 }
 
-static struct image_block *make(struct image_pool *pool)
+static struct image_block *make_block(struct image_pool *pool)
 {
 	struct image_block *block = calloc(1, sizeof(*block));
 
@@ -72,7 +72,7 @@ struct image_block *image_block_await(struct image_pool *pool, const struct imag
 	if (block) {
 		pool->free = block->next;
 	} else {
-		block = make(pool);
+		block = make_block(pool);
 		if (!block) {
 			image_fail_memory(err);
 			return NULL;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void start(struct image_error *err, enum image_fault fault, const char *path)
+static void begin_fault(struct image_error *err, enum image_fault fault, const char *path)
 {
 	memset(err, 0, sizeof(*err));
 	err->fault = fault;
@@ -20,7 +20,7 @@ int image_fail(struct image_error *err, enum image_fault fault, const char *path
 {
 	va_list args;
 
-	start(err, fault, path);
+	begin_fault(err, fault, path);
 	va_start(args, format);
 	vsnprintf(err->message, sizeof(err->message), format, args);
 	va_end(args);
@@ -31,7 +31,7 @@ int image_fail_call(struct image_error *err, const char *path, const char *sysca
 {
 	const char *text = strerrordesc_np(number);
 
-	start(err, IMAGE_FAULT_SYSTEM, path);
+	begin_fault(err, IMAGE_FAULT_SYSTEM, path);
 	snprintf(err->syscall, sizeof(err->syscall), "%s", syscall);
 	err->number = number;
 	snprintf(err->message, sizeof(err->message), "%s: %s", syscall, text ? text : "unknown error");

@@ -17,7 +17,7 @@
 
 #define MAGIC "cellblock-layer-listing 1\n"
 #define MAGIC_LENGTH (sizeof(MAGIC) - 1)
-#define BUFFER ((size_t)1 << 20)
+#define LISTING_BUFFER ((size_t)1 << 20)
 
 enum content { HAS_NONE, HAS_DIGEST, IS_ABSENT };
 
@@ -61,7 +61,7 @@ struct image_listing {
 	bool given_up;
 	uint64_t written;
 	size_t used;
-	unsigned char buffer[BUFFER];
+	unsigned char buffer[LISTING_BUFFER];
 };
 
 static int flush(struct image_listing *listing, struct image_error *err)
@@ -73,17 +73,17 @@ static int flush(struct image_listing *listing, struct image_error *err)
 	return 0;
 }
 
-static int add(struct image_listing *listing, const void *data, size_t length, struct image_error *err)
+static int append_bytes(struct image_listing *listing, const void *data, size_t length, struct image_error *err)
 {
 	while (length) {
-		size_t part = BUFFER - listing->used;
+		size_t part = LISTING_BUFFER - listing->used;
 
 		part = part < length ? part : length;
 		memcpy(listing->buffer + listing->used, data, part);
 		listing->used += part;
 		data = (const char *)data + part;
 		length -= part;
-		if (listing->used == BUFFER && flush(listing, err))
+		if (listing->used == LISTING_BUFFER && flush(listing, err))
 			return -1;
 	}
 	return 0;
@@ -123,10 +123,11 @@ int image_listing_add(struct image_listing *listing, const struct image_entry *e
 		return 0;
 	if (entry->kind == 'f' && entry->size)
 		listed.content = node ? HAS_DIGEST : IS_ABSENT;
-	if (add(listing, &listed, sizeof(listed), err) || add(listing, entry->path, entry->path_length, err) ||
-	    (entry->target_length && add(listing, entry->target, entry->target_length, err)))
+	if (append_bytes(listing, &listed, sizeof(listed), err) ||
+	    append_bytes(listing, entry->path, entry->path_length, err) ||
+	    (entry->target_length && append_bytes(listing, entry->target, entry->target_length, err)))
 		return -1;
-	return entry->xattrs_length ? add(listing, entry->xattrs, entry->xattrs_length, err) : 0;
+	return entry->xattrs_length ? append_bytes(listing, entry->xattrs, entry->xattrs_length, err) : 0;
 }
 
 void image_listing_give_up(struct image_listing *listing)

@@ -208,8 +208,8 @@ static int add_folder(struct image_merge *merge, unsigned layer, uint32_t number
 	return merge_tell(merge, number, entry, NULL, err);
 }
 
-static int add(struct image_merge *merge, unsigned layer, uint32_t number, const struct image_entry *entry,
-	       const struct image_content *content, struct image_error *err)
+static int add_entry(struct image_merge *merge, unsigned layer, uint32_t number, const struct image_entry *entry,
+		     const struct image_content *content, struct image_error *err)
 {
 	struct image_node *node = at(merge, number);
 
@@ -264,7 +264,7 @@ static int merge_entry(struct image_merge *merge, unsigned layer, const struct i
 	if (!number && !(number = image_tree_make(merge->tree, at_path.folder, at_path.name, at_path.name_length)))
 		return image_fail_memory(err);
 	if (entry->kind == 'd' ? add_folder(merge, layer, number, entry, err)
-			       : add(merge, layer, number, entry, content, err))
+			       : add_entry(merge, layer, number, entry, content, err))
 		return -1;
 	node = at(merge, number);
 	if (!(node->flags & IMAGE_IS_AWAITED) || (node->flags & IMAGE_PENDING))

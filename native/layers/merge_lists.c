@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Keeps lists of nodes that wait for something while layers are merged. merge.c and merge_links.c call it. */
+#define _GNU_SOURCE
 #include "merge_lists.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define CHUNK_BITS 12
-#define CHUNK (1u << CHUNK_BITS)
+#define LISTS_CHUNK_BITS 12
+#define LISTS_CHUNK (1u << LISTS_CHUNK_BITS)
 
 /* Of one node; 0: none. Numbers of waiting links begin at 1. */
 struct lists {
@@ -18,14 +19,14 @@ struct lists {
 
 static struct lists *lists_of(const struct merge_lists *all, uint32_t node)
 {
-	size_t chunk = node >> CHUNK_BITS;
+	size_t chunk = node >> LISTS_CHUNK_BITS;
 
-	return chunk < all->n_chunks && all->chunks[chunk] ? &all->chunks[chunk][node & (CHUNK - 1)] : NULL;
+	return chunk < all->n_chunks && all->chunks[chunk] ? &all->chunks[chunk][node & (LISTS_CHUNK - 1)] : NULL;
 }
 
-static struct lists *make(struct merge_lists *all, uint32_t node)
+static struct lists *make_lists(struct merge_lists *all, uint32_t node)
 {
-	size_t chunk = node >> CHUNK_BITS;
+	size_t chunk = node >> LISTS_CHUNK_BITS;
 
 	if (chunk >= all->n_chunks) {
 		size_t capacity = chunk + 1 > 2 * all->n_chunks ? chunk + 1 : 2 * all->n_chunks;
@@ -38,7 +39,7 @@ static struct lists *make(struct merge_lists *all, uint32_t node)
 		all->n_chunks = capacity;
 	}
 	if (!all->chunks[chunk])
-		all->chunks[chunk] = image_spill_take(all->spill, CHUNK * sizeof(struct lists));
+		all->chunks[chunk] = image_spill_take(all->spill, LISTS_CHUNK * sizeof(struct lists));
 	return lists_of(all, node);
 }
 
@@ -52,7 +53,7 @@ void merge_lists_free(struct merge_lists *all)
 
 int merge_lists_wait(struct merge_lists *all, const struct waiting *one)
 {
-	struct lists *target = make(all, one->target), *link = make(all, one->link);
+	struct lists *target = make_lists(all, one->target), *link = make_lists(all, one->link);
 
 	if (all->n_waiting == all->capacity) {
 		size_t capacity = all->capacity ? 2 * all->capacity : 64;
@@ -111,7 +112,7 @@ void merge_lists_drop(struct merge_lists *all, uint32_t target, uint32_t before,
 
 int merge_lists_join(struct merge_lists *all, uint32_t primary, uint32_t link)
 {
-	struct lists *of_primary = make(all, primary), *of_link = make(all, link);
+	struct lists *of_primary = make_lists(all, primary), *of_link = make_lists(all, link);
 	struct lists *next;
 
 	if (!of_primary || !of_link)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Tells the sink of a merge what is new: entries with their content, and hard links. merge.c and merge_links.c call it. */
+#define _GNU_SOURCE
 #include "merge_parts.h"
 
 int merge_tell(struct image_merge *merge, uint32_t node, const struct image_entry *entry,

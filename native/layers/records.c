@@ -13,7 +13,7 @@
 #include "scoped.h"
 #include "write_at.h"
 
-#define BUFFER ((size_t)256 << 10)
+#define RECORDS_BUFFER ((size_t)256 << 10)
 #define LATER 512u
 /* Bytes that image_records_load reads of each file: 380,000 entries; a call for each would take as long as all
  * else. */
@@ -29,7 +29,7 @@ struct image_records {
 	unsigned char *loaded_extras; /* all of the second file, or NULL */
 	uint64_t flushed; /* bytes of the extras that are in the file */
 	size_t used;
-	unsigned char buffer[BUFFER];
+	unsigned char buffer[RECORDS_BUFFER];
 };
 
 struct image_records *image_records_new(const char *folder, struct image_error *err)
@@ -112,9 +112,9 @@ int image_records_flush(struct image_records *records, struct image_error *err)
 
 static int append(struct image_records *records, const void *data, size_t length, struct image_error *err)
 {
-	if (length > BUFFER - records->used && image_records_flush(records, err))
+	if (length > RECORDS_BUFFER - records->used && image_records_flush(records, err))
 		return -1;
-	if (length > BUFFER) {
+	if (length > RECORDS_BUFFER) {
 		if (image_write_at(records->extras, data, length, records->flushed, err))
 			return -1;
 		records->flushed += length;

@@ -2,7 +2,6 @@
 /* Computes many SHA-256 digests at once, in the lanes of vector registers. native/cache and native/directory call
  * it. */
 #define _GNU_SOURCE
-#define OPENSSL_SUPPRESS_DEPRECATED /* SHA256_CTX: the one way to go on from a state */
 #include "sha256_many.h"
 
 #include <openssl/evp.h>
@@ -77,6 +76,9 @@ static void lane_begin(struct lane *lane, const struct sha256_one *one)
 		lane_tail(lane);
 }
 
+/* SHA256_CTX is deprecated, and the one way to go on from a state. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"
 static void finish_alone(struct lane *lane, const uint32_t state[8])
 {
 	SHA256_CTX context;
@@ -90,6 +92,7 @@ static void finish_alone(struct lane *lane, const uint32_t state[8])
 	for (unsigned j = 0; j < 8; j++)
 		put_word(lane->one->digest + 4 * j, context.h[j]);
 }
+#pragma GCC diagnostic pop
 
 #endif
 

@@ -256,7 +256,7 @@ static void *inflate_all(void *argument)
 	return NULL;
 }
 
-static void start(struct side *side, void *(*run)(void *), struct image_stream *stream)
+static void start_side(struct side *side, void *(*run)(void *), struct image_stream *stream)
 {
 	side->started = !pthread_create(&side->thread, NULL, run, stream);
 }
@@ -307,7 +307,7 @@ struct image_stream *image_stream_open(struct image_pool *pool, const struct ima
 		image_queue_init(&sides[i]->queue);
 	/* The reader last: the others find their queues empty, and end when it ends them. */
 	for (int i = 3; i >= 0; i--) {
-		start(sides[i], runs[i], stream);
+		start_side(sides[i], runs[i], stream);
 		if (!sides[i]->started) {
 			image_fail_call(err, "", "pthread_create", EAGAIN);
 			fail(stream, err);

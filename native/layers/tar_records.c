@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the records of a tar, 512 bytes each, from its blocks. tar.c and tar_sparse.c call it. */
+#define _GNU_SOURCE
 #include "tar_reader.h"
 
 int tar_malformed(struct image_tar *tar, struct image_error *err, const char *what)

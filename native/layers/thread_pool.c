@@ -10,12 +10,12 @@
 #include "scoped.h"
 
 struct worker {
-	struct image_pool *work;
+	struct thread_pool *work;
 	pthread_t thread;
 	void *state;
 };
 
-struct image_pool {
+struct thread_pool {
 	pthread_mutex_t mutex;
 	pthread_cond_t put, taken;
 	struct image_job *first, **last;
@@ -32,7 +32,7 @@ struct image_pool {
 };
 
 /* With the lock held. */
-static int give_up(struct image_pool *work, const struct image_error *err)
+static int give_up(struct thread_pool *work, const struct image_error *err)
 {
 	if (!work->failed)
 		work->error = *err;
@@ -41,10 +41,10 @@ static int give_up(struct image_pool *work, const struct image_error *err)
 	return -1;
 }
 
-static void *run(void *argument)
+static void *run_jobs(void *argument)
 {
 	struct worker *worker = argument;
-	struct image_pool *work = worker->work;
+	struct thread_pool *work = worker->work;
 	struct image_error err;
 
 	if (work->begin)
@@ -80,10 +80,10 @@ static void *run(void *argument)
 	return NULL;
 }
 
-struct image_pool *image_pool_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
-				  void (*end)(void *state), void *context, struct image_error *err)
+struct thread_pool *thread_pool_new(unsigned threads, size_t state_size, void (*begin)(void *state, void *context),
+				    void (*end)(void *state), void *context, struct image_error *err)
 {
-	struct image_pool *work = calloc(1, sizeof(*work) + threads * sizeof(work->workers[0]));
+	struct thread_pool *work = calloc(1, sizeof(*work) + threads * sizeof(work->workers[0]));
 
 	if (!work) {
 		image_fail_memory(err);
@@ -102,10 +102,10 @@ struct image_pool *image_pool_new(unsigned threads, size_t state_size, void (*be
 
 		worker->work = work;
 		worker->state = calloc(1, state_size);
-		if (!worker->state || pthread_create(&worker->thread, NULL, run, worker)) {
+		if (!worker->state || pthread_create(&worker->thread, NULL, run_jobs, worker)) {
 			free(worker->state);
 			image_fail_call(err, "", "pthread_create", EAGAIN);
-			image_pool_free(work);
+			thread_pool_free(work);
 			return NULL;
 		}
 		work->n_workers++;
@@ -113,7 +113,7 @@ struct image_pool *image_pool_new(unsigned threads, size_t state_size, void (*be
 	return work;
 }
 
-int image_pool_put(struct image_pool *work, struct image_job *job, struct image_error *err)
+int thread_pool_put(struct thread_pool *work, struct image_job *job, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
@@ -130,7 +130,7 @@ int image_pool_put(struct image_pool *work, struct image_job *job, struct image_
 	return work->failed ? -1 : 0;
 }
 
-int image_pool_drain(struct image_pool *work, struct image_error *err)
+int thread_pool_drain(struct thread_pool *work, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
@@ -143,17 +143,17 @@ int image_pool_drain(struct image_pool *work, struct image_error *err)
 	return work->failed ? -1 : 0;
 }
 
-void image_pool_ask(struct image_pool *work, const struct image_interrupt *interrupt)
+void thread_pool_ask(struct thread_pool *work, const struct image_interrupt *interrupt)
 {
 	work->interrupt = interrupt;
 }
 
-const atomic_bool *image_pool_stopped(const struct image_pool *work)
+const atomic_bool *thread_pool_stopped(const struct thread_pool *work)
 {
 	return &work->stopped;
 }
 
-bool image_pool_has_failed(struct image_pool *work, struct image_error *err)
+bool thread_pool_has_failed(struct thread_pool *work, struct image_error *err)
 {
 	scoped_lock(&work->mutex);
 
@@ -162,7 +162,7 @@ bool image_pool_has_failed(struct image_pool *work, struct image_error *err)
 	return work->failed;
 }
 
-void image_pool_free(struct image_pool *work)
+void thread_pool_free(struct thread_pool *work)
 {
 	if (!work)
 		return;

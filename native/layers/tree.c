@@ -99,7 +99,7 @@ static int make_room(struct image_tree *tree, void **chunks, uint64_t at, unsign
 	return chunks[chunk] ? 0 : -1;
 }
 
-static uint32_t add(struct image_tree *tree, uint32_t parent, const char *name, size_t length)
+static uint32_t add_node(struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
 	uint32_t number = tree->count;
 	uint64_t used = tree->names_used;
@@ -137,7 +137,7 @@ struct image_tree *image_tree_new(const char *folder, size_t memory, struct imag
 		image_fail_memory(err);
 		return NULL;
 	}
-	add(tree, IMAGE_ROOT, "", 0);
+	add_node(tree, IMAGE_ROOT, "", 0);
 	if (tree->count != 1 || image_tree_make_folder(tree, IMAGE_ROOT)) {
 		image_tree_free(tree);
 		image_fail_memory(err);
@@ -159,7 +159,7 @@ struct image_spill *image_tree_spill(const struct image_tree *tree)
 	return tree->spill;
 }
 
-static uint32_t find(const struct image_tree *tree, uint32_t parent, const char *name, size_t length, uint64_t h)
+static uint32_t find_child(const struct image_tree *tree, uint32_t parent, const char *name, size_t length, uint64_t h)
 {
 	const struct bucket *bucket = bucket_of(tree, h);
 	uint32_t number = bucket->first;
@@ -180,7 +180,7 @@ static uint32_t find(const struct image_tree *tree, uint32_t parent, const char 
 
 uint32_t image_tree_find(const struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
-	return find(tree, parent, name, length, hash(tree, parent, name, length));
+	return find_child(tree, parent, name, length, hash(tree, parent, name, length));
 }
 
 static void put(struct image_tree *tree, uint32_t number, uint64_t h)
@@ -213,14 +213,14 @@ static int grow(struct image_tree *tree)
 uint32_t image_tree_make(struct image_tree *tree, uint32_t parent, const char *name, size_t length)
 {
 	uint64_t h = hash(tree, parent, name, length);
-	uint32_t number = find(tree, parent, name, length, h);
+	uint32_t number = find_child(tree, parent, name, length, h);
 
 	if (number)
 		return number;
 	/* Four nodes a bucket, at most: it has 8 bytes. */
 	if (tree->count > 4 * (uint64_t)tree->mask && grow(tree))
 		return IMAGE_ROOT;
-	number = add(tree, parent, name, length);
+	number = add_node(tree, parent, name, length);
 	if (number)
 		put(tree, number, h);
 	return number;

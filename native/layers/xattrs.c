@@ -49,7 +49,7 @@ static int compare(const char *name, size_t length, const struct image_xattr *ot
 }
 
 /* Where `name` is (true) or belongs (false). */
-static bool find(const struct image_xattrs *xattrs, const char *name, size_t length, size_t *at, size_t *after)
+static bool find_xattr(const struct image_xattrs *xattrs, const char *name, size_t length, size_t *at, size_t *after)
 {
 	struct image_xattr one;
 
@@ -66,7 +66,7 @@ void image_xattrs_remove(struct image_xattrs *xattrs, const char *name, size_t n
 {
 	size_t at, after;
 
-	if (!find(xattrs, name, name_length, &at, &after))
+	if (!find_xattr(xattrs, name, name_length, &at, &after))
 		return;
 	memmove(xattrs->data + at, xattrs->data + after, xattrs->length - after);
 	xattrs->length -= after - at;
@@ -83,7 +83,7 @@ int image_xattrs_set(struct image_xattrs *xattrs, const char *name, size_t name_
 	    xattrs->length + size > IMAGE_XATTRS_LONGEST)
 		return -1;
 	image_xattrs_remove(xattrs, name, name_length);
-	find(xattrs, name, name_length, &at, &after);
+	find_xattr(xattrs, name, name_length, &at, &after);
 	if (xattrs->length + size > xattrs->capacity) {
 		size_t capacity = 2 * (xattrs->length + size);
 		unsigned char *data = realloc(xattrs->data, capacity);

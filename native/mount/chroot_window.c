@@ -20,7 +20,7 @@
 
 /* Lays the node's `path` over the jail's. A missing one is left out where `optional`: then the jail's
  * own shows, which noexec makes harmless. */
-static int lay_over(int tree, const char *path, uint64_t attributes, bool optional, struct jail_error *err)
+static int lay_node_path(int tree, const char *path, uint64_t attributes, bool optional, struct jail_error *err)
 {
 	scoped_fd mount = jail_filesystem_clone(path, !optional, attributes, 1, err);
 	if (mount < 0)
@@ -58,19 +58,19 @@ static int lay_empty(int tree, const char *path, uint64_t attributes, bool optio
 static int lay_all(int tree, const struct jail_window_parts *parts, struct jail_error *err)
 {
 	for (const char *const *path = parts->directories; *path; path++)
-		if (lay_over(tree, *path, NODE_ATTRIBUTES, false, err))
+		if (lay_node_path(tree, *path, NODE_ATTRIBUTES, false, err))
 			return -1;
 	for (const char *const *path = parts->files; *path; path++)
-		if (lay_over(tree, *path, NODE_ATTRIBUTES | MOUNT_ATTR_NOEXEC, true, err))
+		if (lay_node_path(tree, *path, NODE_ATTRIBUTES | MOUNT_ATTR_NOEXEC, true, err))
 			return -1;
 	/* Over the volume's directory: a job of root's could make files in it, by its output, that slurmstepd and its
 	 * libraries would take for the kernel's. */
 	if (lay_empty(tree, "/proc", OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
 		return -1;
 	if (parts->writable && (parts->empty ? lay_empty(tree, parts->writable, OPEN_ATTRIBUTES, false, err)
-					     : lay_over(tree, parts->writable, OPEN_ATTRIBUTES, false, err)))
+					     : lay_node_path(tree, parts->writable, OPEN_ATTRIBUTES, false, err)))
 		return -1;
-	if (parts->sealed && lay_over(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
+	if (parts->sealed && lay_node_path(tree, parts->sealed, OPEN_ATTRIBUTES | MOUNT_ATTR_RDONLY, true, err))
 		return -1;
 	return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses and names the levels of isolation. spank_jail calls it. */
+#define _GNU_SOURCE
 #include "isolation_level.h"
 
 #include <stddef.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads the third and fourth field of a line of the plan, type and options, and names types. plan.c, filesystem.c and
  * spank_jail/enter/print.c call it. */
+#define _GNU_SOURCE
 #include <string.h>
 
 #include "plan.h"
@@ -32,7 +33,7 @@ static const struct {
 static const struct {
 	const char *name;
 	uint64_t set, unset;
-} flags[] = {
+} option_flags[] = {
 	{ "ro", MOUNT_ATTR_RDONLY, 0 },     { "rw", 0, MOUNT_ATTR_RDONLY },
 	{ "nosuid", MOUNT_ATTR_NOSUID, 0 }, { "suid", 0, MOUNT_ATTR_NOSUID },
 	{ "nodev", MOUNT_ATTR_NODEV, 0 },   { "dev", 0, MOUNT_ATTR_NODEV },
@@ -80,10 +81,10 @@ static int parse_general(const char *key, const char *value, struct jail_entry *
 		entry->nofail = true;
 		return 1;
 	}
-	for (size_t i = 0; i < sizeof(flags) / sizeof(flags[0]); i++) {
-		if (strcmp(key, flags[i].name))
+	for (size_t i = 0; i < sizeof(option_flags) / sizeof(option_flags[0]); i++) {
+		if (strcmp(key, option_flags[i].name))
 			continue;
-		entry->attributes = (entry->attributes | flags[i].set) & ~flags[i].unset;
+		entry->attributes = (entry->attributes | option_flags[i].set) & ~option_flags[i].unset;
 		return 1;
 	}
 	return 0;

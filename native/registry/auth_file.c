@@ -4,7 +4,6 @@
 #include "auth_file.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <openssl/evp.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,13 +14,8 @@
 
 #include "native/base/scoped.h"
 #include "native/base/program.h"
+#include "json.h"
 #include "password.h"
-
-static void free_json(json_t **json)
-{
-	json_decref(*json);
-}
-#define scoped_json __attribute__((cleanup(free_json))) json_t
 
 char *base64_encode(const char *text, size_t length)
 {

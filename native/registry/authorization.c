@@ -133,7 +133,7 @@ static void append_escaped(struct text_buffer *buffer, const char *name, const c
 }
 
 /* What the token server is asked, as a query or form. */
-static void describe(const struct authorization *authorization, struct text_buffer *text)
+static void append_scope(const struct authorization *authorization, struct text_buffer *text)
 {
 	scoped_free char *scope = text_format("repository:%s:pull", authorization->path);
 
@@ -142,8 +142,8 @@ static void describe(const struct authorization *authorization, struct text_buff
 	append_escaped(text, "scope", scope);
 }
 
-static int ask(struct authorization *authorization, struct http *http, const char *realm, struct http_answer *answer,
-	       struct registry_error *err)
+static int request_token(struct authorization *authorization, struct http *http, const char *realm, struct http_answer *answer,
+			 struct registry_error *err)
 {
 	const struct credential *credential = &authorization->credential;
 	scoped_free char *doing = text_format("get a token for %s", authorization->path);
@@ -153,7 +153,7 @@ static int ask(struct authorization *authorization, struct http *http, const cha
 		.insecure = authorization->insecure, .identifies = credential->secret,
 	};
 
-	describe(authorization, &parameters);
+	append_scope(authorization, &parameters);
 	if (credential->identity_token) {
 		append_escaped(&parameters, "grant_type", "refresh_token");
 		append_escaped(&parameters, "refresh_token", credential->secret);
@@ -219,7 +219,7 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 	for (;;) {
 		double asked = transport_now();
 		scoped_answer answer = { 0 };
-		int result = ask(authorization, http, url, &answer, err);
+		int result = request_token(authorization, http, url, &answer, err);
 		if (!result && answer.status < 300) {
 			authorization->identified = answer.identified;
 			return take_token(authorization, &answer, asked, server, err);

@@ -11,7 +11,7 @@
 
 /* The value of a parameter, quoted or not, into `to` (which may be NULL); "" where it does not fit. Returns the place
  * behind it. */
-static const char *value(const char *text, char *to, size_t capacity)
+static const char *parameter_value(const char *text, char *to, size_t capacity)
 {
 	size_t used = 0;
 	bool quoted = *text == '"';
@@ -47,7 +47,7 @@ void challenge_parse(struct challenge *challenge, const char *header)
 		if (!length) {
 			/* What no grammar allows is stepped over. */
 			if (*header) {
-				header = *header == '"' ? value(header, NULL, 0) : header + 1;
+				header = *header == '"' ? parameter_value(header, NULL, 0) : header + 1;
 				continue;
 			}
 			length = 0;
@@ -59,7 +59,7 @@ void challenge_parse(struct challenge *challenge, const char *header)
 			char *to = is(name, length, "realm") ? each.realm :
 				   is(name, length, "service") ? each.service :
 				   is(name, length, "scope") ? each.scope : NULL;
-			header = value(next, to, to == each.service ? sizeof(each.service) : sizeof(each.realm));
+			header = parameter_value(next, to, to == each.service ? sizeof(each.service) : sizeof(each.realm));
 			continue;
 		}
 		/* A word that no "=" follows begins the next challenge; so does the end. */

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PATIENCE_S 30
+#define CONNECT_TIMEOUT_S 30
 
 void credential_place(struct credential *credential, const char *format, ...)
 {
@@ -55,5 +55,5 @@ const char *const *credential_hosts(const char *host, const char *own[5])
 
 unsigned credential_patience(const struct credential_request *request)
 {
-	return (unsigned)settings_number(request->settings, "ENROOT_CONNECT_TIMEOUT", PATIENCE_S);
+	return (unsigned)settings_number(request->settings, "ENROOT_CONNECT_TIMEOUT", CONNECT_TIMEOUT_S);
 }

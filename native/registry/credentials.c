@@ -18,13 +18,13 @@
 #include "netrc.h"
 #include "password.h"
 
-#define MAX_FILE (1024 * 1024)
+#define MAX_CREDENTIALS_FILE (1024 * 1024)
 
 /* Reads a file that may not be there. NULL, remarked, when it cannot be had. */
 static char *read_place(struct credential *credential, const char *path)
 {
 	struct jail_error err;
-	char *text = text_read(AT_FDCWD, path, MAX_FILE, NULL, &err);
+	char *text = text_read(AT_FDCWD, path, MAX_CREDENTIALS_FILE, NULL, &err);
 
 	if (!text && err.number == ENOENT)
 		credential_remark(credential, "not there");

@@ -33,8 +33,8 @@ void endpoint_end(struct endpoint *endpoint)
 }
 
 /* With the token that holds now, and once or twice with a newer one. */
-static int attempt(struct endpoint *endpoint, struct http *http, const struct endpoint_request *request,
-		   struct http_answer *answer, struct registry_error *err)
+static int send_request(struct endpoint *endpoint, struct http *http, const struct endpoint_request *request,
+			struct http_answer *answer, struct registry_error *err)
 {
 	scoped_free char *url = request->what ? text_format("%s/v2/%s/%s", endpoint->base, endpoint->path, request->what) :
 						text_format("%s/v2/", endpoint->base);
@@ -84,14 +84,14 @@ int endpoint_do(struct endpoint *endpoint, struct http *http, const struct endpo
 	*answer = (struct http_answer){ .retry_after_s = -1 };
 	if (!atomic_load(&endpoint->decided))
 		snprintf(endpoint->base, sizeof(endpoint->base), "%s://%s", plain ? "http" : "https", host);
-	if (!attempt(endpoint, http, request, answer, err))
+	if (!send_request(endpoint, http, request, answer, err))
 		return 0;
 	if (atomic_load(&endpoint->decided) || !either ||
 	    (err->fault != REGISTRY_FAULT_TLS && err->fault != REGISTRY_FAULT_UNREACHABLE && err->fault != REGISTRY_FAULT_LOST))
 		return -1;
 	struct registry_error first = *err;
 	snprintf(endpoint->base, sizeof(endpoint->base), "http://%s", host);
-	if (!attempt(endpoint, http, request, answer, err))
+	if (!send_request(endpoint, http, request, answer, err))
 		return 0;
 	/* Where nobody answered, what TLS said is the better reason, unless it said that there is none. */
 	bool silent = err->fault == REGISTRY_FAULT_UNREACHABLE || err->fault == REGISTRY_FAULT_LOST;

@@ -80,7 +80,7 @@ static bool is_whole(const struct fetch *fetch)
 }
 
 /* One attempt at one place. Returns 0: all is there. */
-static int attempt(struct registry *registry, struct http *http, struct endpoint *endpoint, struct fetch *fetch)
+static int fetch_from_endpoint(struct registry *registry, struct http *http, struct endpoint *endpoint, struct fetch *fetch)
 {
 	const struct registry_layer *layer = fetch->request->layer;
 	scoped_free char *what = text_format("blobs/%s", layer->digest);
@@ -131,7 +131,7 @@ static int fetch_all(struct registry *registry, struct http *http, struct fetch 
 		struct registry_error first = *err;
 		for (;;) {
 			unsigned long long before = fetch->got;
-			if (!attempt(registry, http, endpoint, fetch))
+			if (!fetch_from_endpoint(registry, http, endpoint, fetch))
 				return 0;
 			if (err->fault == REGISTRY_FAULT_STOPPED)
 				return -1;

@@ -22,8 +22,8 @@ static bool is_allowed(const char *url, const char *origin, const struct transpo
 	return text_starts(url, "https:") || transport->allow_http || origin_is_loopback(host);
 }
 
-static int ask(const char *url, const char *registry, struct http *http, const struct http_request *like, bool *identified,
-	       struct registry_error *err)
+static int ask_url(const char *url, const char *registry, struct http *http, const struct http_request *like, bool *identified,
+		   struct registry_error *err)
 {
 	scoped_free char *origin = origin_of(url);
 	scoped_answer answer = { 0 };
@@ -53,7 +53,7 @@ int foreign_fetch(const struct registry_layer *layer, const char *registry, stru
 
 	for (int n = 0; n < ADDRESSES && (url = strsep(&rest, "\n")); n++) {
 		struct registry_error why = { .retry_after_s = -1 };
-		if (*url && !ask(url, registry, http, like, identified, &why))
+		if (*url && !ask_url(url, registry, http, like, identified, &why))
 			return 0;
 		if (why.fault == REGISTRY_FAULT_STOPPED) {
 			*err = why;

@@ -18,7 +18,7 @@
 #define ERROR_LIMIT (64 * 1024)
 /* Silence after which a connection counts as broken. */
 #define SILENCE_S 60L
-#define BLOCK (512 * 1024L)
+#define RECEIVE_BUFFER (512 * 1024L)
 
 struct http {
 	struct transport *transport;
@@ -168,7 +168,7 @@ static size_t take_body(char *data, size_t one, size_t length, void *context)
 }
 
 /* Runs the transfer; a stop ends it within a moment. */
-static CURLcode run(struct http *http)
+static CURLcode perform(struct http *http)
 {
 	int running = 1, left;
 	CURLcode result = CURLE_ABORTED_BY_CALLBACK;
@@ -223,7 +223,7 @@ static int once(struct http *http, const char *url, const char *authorization, s
 	curl_easy_setopt(easy, CURLOPT_HEADERDATA, http);
 	curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, take_body);
 	curl_easy_setopt(easy, CURLOPT_WRITEDATA, http);
-	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, BLOCK);
+	curl_easy_setopt(easy, CURLOPT_BUFFERSIZE, RECEIVE_BUFFER);
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
 	curl_easy_setopt(easy, CURLOPT_LOW_SPEED_TIME, SILENCE_S);
 	if (!request->sink && http->transport->transfer_timeout_s)
@@ -240,7 +240,7 @@ static int once(struct http *http, const char *url, const char *authorization, s
 	http->ended = http->too_long = false;
 	http_answer_free(http->answer);
 
-	CURLcode result = run(http);
+	CURLcode result = perform(http);
 	long status = 0;
 	char *there = NULL;
 	curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);

@@ -11,7 +11,7 @@
 
 #include "native/base/scoped.h"
 
-#define BLOCK ((size_t)256 * 1024)
+#define READ_BLOCK ((size_t)256 * 1024)
 
 void layer_download_block_signals(void)
 {
@@ -101,7 +101,7 @@ int layer_download_deliver(void *context, const char *data, size_t length)
 static int pump_part(const struct layer_download *download, unsigned long long offset, unsigned long long end, char *block)
 {
 	while (offset < end) {
-		size_t wanted = end - offset < BLOCK ? (size_t)(end - offset) : BLOCK;
+		size_t wanted = end - offset < READ_BLOCK ? (size_t)(end - offset) : READ_BLOCK;
 		ssize_t got = pread(download->spool, block, wanted, (off_t)offset);
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -116,7 +116,7 @@ void *layer_download_pump(void *context)
 {
 	struct layer_download *download = context;
 	struct layers *layers = download->layers;
-	scoped_free char *block = malloc(BLOCK);
+	scoped_free char *block = malloc(READ_BLOCK);
 	unsigned long long offset = 0;
 
 	layer_download_block_signals();

@@ -58,7 +58,7 @@ static struct layer_download *next_download(struct layers *layers)
 	return NULL;
 }
 
-static void run(struct layers *layers, struct http *http, struct layer_download *download)
+static void run_download(struct layers *layers, struct http *http, struct layer_download *download)
 {
 	const struct fetch_request request = {
 		.layer = &layers->image->layers[download->layer], .deliver = layer_download_deliver, .context = download,
@@ -116,7 +116,7 @@ static void *serve(void *context)
 		if (download) {
 			download->state = DOWNLOAD_RUNNING;
 			layers_unlock(layers);
-			run(layers, http, download);
+			run_download(layers, http, download);
 			layers_lock(layers);
 			continue;
 		}

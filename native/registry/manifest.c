@@ -3,28 +3,15 @@
 #define _GNU_SOURCE
 #include "manifest.h"
 
-#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "native/layers/hash.h"
 #include "native/base/report.h"
+#include "json.h"
 
 #define MAX_LAYERS 4096
-
-static void free_json(json_t **json)
-{
-	json_decref(*json);
-}
-#define scoped_json __attribute__((cleanup(free_json))) json_t
-
-static const char *string(const json_t *object, const char *key)
-{
-	const char *value = json_string_value(json_object_get(object, key));
-
-	return value ? value : "";
-}
 
 bool manifest_is_digest(const char *digest)
 {
@@ -64,12 +51,12 @@ static json_t *load(const char *text, size_t length, const char *name, struct re
 }
 
 /* os/architecture/variant of an entry, for a person. */
-static void describe(const json_t *platform, char text[120])
+static void describe_platform(const json_t *platform, char text[120])
 {
-	const char *os = string(platform, "os"), *variant = string(platform, "variant");
+	const char *os = json_text(platform, "os"), *variant = json_text(platform, "variant");
 
-	snprintf(text, 120, "%.32s/%.40s%s%.32s", *os ? os : "?", *string(platform, "architecture") ?
-		 string(platform, "architecture") : "?", *variant ? "/" : "", variant);
+	snprintf(text, 120, "%.32s/%.40s%s%.32s", *os ? os : "?", *json_text(platform, "architecture") ?
+		 json_text(platform, "architecture") : "?", *variant ? "/" : "", variant);
 	jail_one_line(text);
 }
 
@@ -83,11 +70,11 @@ static int absent(const json_t *entries, const char *name, const struct platform
 	json_array_foreach((json_t *)entries, i, entry) {
 		char text[120];
 		const json_t *each = json_object_get(entry, "platform");
-		describe(each, text);
+		describe_platform(each, text);
 		for (j = 0; j < seen.n && strcmp(seen.items[j], text); j++)
 			;
 		/* "unknown" are attestations of BuildKit. */
-		if (text_starts(string(each, "os"), "unknown") || j < seen.n || there.length > 800)
+		if (text_starts(json_text(each, "os"), "unknown") || j < seen.n || there.length > 800)
 			continue;
 		text_list_add(&seen, text);
 		if (there.length)
@@ -115,7 +102,7 @@ bool manifest_is_configuration(const char *media_type)
 
 static bool is_index(const json_t *json, const char *media_type)
 {
-	const char *own = string(json, "mediaType");
+	const char *own = json_text(json, "mediaType");
 	const char *type = *own ? own : media_type;
 
 	return strstr(type, "image.index.v1") || strstr(type, "manifest.list.v2") ||
@@ -140,9 +127,9 @@ int manifest_choose(const char *text, size_t length, const char *name, const cha
 	json_array_foreach((json_t *)entries, i, entry) {
 		const json_t *each = json_object_get(entry, "platform");
 		/* Without a platform it can be any: taken where nothing else is there. */
-		int fit = json_is_object(each) ? platform_fit(platform, string(each, "os"), string(each, "architecture"),
-							      string(each, "variant")) :
-			  *string(entry, "artifactType") ? 0 : 1;
+		int fit = json_is_object(each) ? platform_fit(platform, json_text(each, "os"), json_text(each, "architecture"),
+							      json_text(each, "variant")) :
+			  *json_text(entry, "artifactType") ? 0 : 1;
 		if (fit > best_fit) {
 			best_fit = fit;
 			best = entry;
@@ -150,9 +137,9 @@ int manifest_choose(const char *text, size_t length, const char *name, const cha
 	}
 	if (!best)
 		return absent(entries, name, platform, err);
-	if (!manifest_is_digest(string(best, "digest")))
+	if (!manifest_is_digest(json_text(best, "digest")))
 		return not_an_image(name, "an entry of its index has no sha256 digest", err);
-	strcpy(digest, string(best, "digest"));
+	strcpy(digest, json_text(best, "digest"));
 	return 1;
 }
 
@@ -179,13 +166,13 @@ static int read_layer(struct registry_layer *layer, const json_t *entry, unsigne
 	const json_t *size = json_object_get(entry, "size");
 	char why[300];
 
-	if (!manifest_is_digest(string(entry, "digest")) || !json_is_integer(size) || json_integer_value(size) < 0) {
+	if (!manifest_is_digest(json_text(entry, "digest")) || !json_is_integer(size) || json_integer_value(size) < 0) {
 		snprintf(why, sizeof(why), "layer %u has no sha256 digest or no size", number);
 		return not_an_image(name, why, err);
 	}
-	strcpy(layer->digest, string(entry, "digest"));
+	strcpy(layer->digest, json_text(entry, "digest"));
 	layer->size = (unsigned long long)json_integer_value(size);
-	snprintf(layer->media_type, sizeof(layer->media_type), "%s", string(entry, "mediaType"));
+	snprintf(layer->media_type, sizeof(layer->media_type), "%s", json_text(entry, "mediaType"));
 	layer->urls = addresses(json_object_get(entry, "urls"));
 	if (strstr(layer->media_type, "encrypted")) {
 		registry_fail(err, REGISTRY_FAULT_IMAGE, "%s: layer %u is encrypted", name, number);
@@ -210,7 +197,7 @@ int manifest_read(struct registry_image *image, const char *name, struct registr
 {
 	scoped_json *json = load(image->manifest, image->manifest_length, name, err);
 	const json_t *layers = json_object_get(json, "layers"), *config = json_object_get(json, "config");
-	const char *type = string(json, "mediaType"), *config_type = string(config, "mediaType");
+	const char *type = json_text(json, "mediaType"), *config_type = json_text(config, "mediaType");
 	size_t n = json_array_size(layers);
 	char why[300];
 
@@ -230,9 +217,9 @@ int manifest_read(struct registry_image *image, const char *name, struct registr
 		snprintf(why, sizeof(why), "its configuration is \"%.200s\"", config_type);
 		return not_an_image(name, why, err);
 	}
-	if (!manifest_is_digest(string(config, "digest")))
+	if (!manifest_is_digest(json_text(config, "digest")))
 		return not_an_image(name, "its configuration has no sha256 digest", err);
-	strcpy(image->config_digest, string(config, "digest"));
+	strcpy(image->config_digest, json_text(config, "digest"));
 	image->layers = calloc(n ? n : 1, sizeof(*image->layers));
 	if (!image->layers)
 		return registry_fail(err, REGISTRY_FAULT_SYSTEM, "no memory");
@@ -265,11 +252,11 @@ int manifest_read_config(struct registry_image *image, const char *name, const s
 			return not_an_image(name, "a diff_id is no sha256 digest", err);
 		strcpy(image->layers[image->n_layers - 1 - i].diff_id, id);
 	}
-	describe(json, made_for);
-	if (!*string(json, "architecture") ||
-	    platform_fit(platform, string(json, "os"), string(json, "architecture"), string(json, "variant")))
+	describe_platform(json, made_for);
+	if (!*json_text(json, "architecture") ||
+	    platform_fit(platform, json_text(json, "os"), json_text(json, "architecture"), json_text(json, "variant")))
 		return 0;
-	if (platform->asked || (*string(json, "os") && strcmp(string(json, "os"), "linux"))) {
+	if (platform->asked || (*json_text(json, "os") && strcmp(json_text(json, "os"), "linux"))) {
 		registry_fail(err, REGISTRY_FAULT_PLATFORM, "%s: it is not there for linux/%s; there is only: %s", name,
 			      platform->architecture, made_for);
 		return registry_hint(err, "leave -a out to have it all the same, or choose another tag");

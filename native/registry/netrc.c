@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define BLANKS " \t\r\n"
+#define SEPARATORS " \t\r\n"
 
 struct reader {
 	const char *at;
@@ -15,13 +15,13 @@ struct reader {
 };
 
 /* The next word, which the caller frees; NULL: the end. A value may begin with "#", where a keyword would be a remark. */
-static char *word(struct reader *reader, bool is_value)
+static char *next_word(struct reader *reader, bool is_value)
 {
 	scoped_buffer text = { 0 };
 	int depth = 0;
 
 	for (;;) {
-		for (; *reader->at && strchr(BLANKS, *reader->at); reader->at++)
+		for (; *reader->at && strchr(SEPARATORS, *reader->at); reader->at++)
 			reader->line += *reader->at == '\n';
 		if (*reader->at != '#' || is_value)
 			break;
@@ -41,7 +41,7 @@ static char *word(struct reader *reader, bool is_value)
 	/* $(aws ecr get-login-password --region eu) is one word. */
 	bool command = text_starts(reader->at, "$(");
 	for (; *reader->at && *reader->at != '\n'; reader->at++) {
-		if (!depth && strchr(BLANKS, *reader->at))
+		if (!depth && strchr(SEPARATORS, *reader->at))
 			break;
 		if (command)
 			depth += (*reader->at == '(') - (*reader->at == ')');
@@ -69,7 +69,7 @@ int netrc_find(struct netrc_entry *entry, const char *text, const char *host, co
 	char *name;
 
 	*entry = (struct netrc_entry){ 0 };
-	while ((name = word(&reader, false))) {
+	while ((name = next_word(&reader, false))) {
 		bool machine = !strcmp(name, "machine"), any = !strcmp(name, "default");
 		bool login = !strcmp(name, "login"), password = !strcmp(name, "password");
 		bool known = machine || any || ((login || password || !strcmp(name, "account")) && begun);
@@ -78,7 +78,7 @@ int netrc_find(struct netrc_entry *entry, const char *text, const char *host, co
 			free(name);
 			return 1;
 		}
-		char *value = known && !any ? word(&reader, true) : NULL;
+		char *value = known && !any ? next_word(&reader, true) : NULL;
 		if (!known || (!any && !value)) {
 			/* The word may be a password in the wrong place: it is not shown. */
 			jail_fail(err, NULL, 0, known ? "behind \"%s\" nothing stands" :

@@ -71,7 +71,7 @@ static int split(struct text_list *words, const char *text, const char *end, str
 	return words->n ? 0 : jail_fail(err, NULL, 0, "its command is empty");
 }
 
-static char *run(const char *text, const char *end, unsigned seconds, struct jail_error *err)
+static char *run_command(const char *text, const char *end, unsigned seconds, struct jail_error *err)
 {
 	scoped_list words = { 0 };
 	scoped_buffer output = { 0 };
@@ -102,7 +102,7 @@ char *password_evaluate(const char *text, unsigned seconds, struct jail_error *e
 	char name[128];
 
 	if (text_starts(text, "$(") && text[length - 1] == ')')
-		return run(text + 2, text + length - 1, seconds, err);
+		return run_command(text + 2, text + length - 1, seconds, err);
 	if (*text == '$' && variable(text, name) == length) {
 		const char *value = getenv(name);
 		if (value && *value)

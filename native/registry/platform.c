@@ -10,7 +10,7 @@
 #include <sys/utsname.h>
 
 /* Other names of them: of the kernel, of Debian, and old ones of Docker. */
-static const char *const names[][3] = {
+static const char *const other_names[][3] = {
 	{ "x86_64", "amd64", "" },   { "x86-64", "amd64", "" },  { "aarch64", "arm64", "" }, { "arm64v8", "arm64", "v8" },
 	{ "armv8l", "arm", "v7" },   { "armv7l", "arm", "v7" },  { "armhf", "arm", "v7" },   { "arm32v7", "arm", "v7" },
 	{ "armv6l", "arm", "v6" },   { "armel", "arm", "v6" },   { "i386", "386", "" },      { "i686", "386", "" },
@@ -32,10 +32,10 @@ int platform_of(struct platform *platform, const char *name)
 	if (!length || length >= sizeof(platform->architecture) || (slash && strlen(slash + 1) >= sizeof(platform->variant)))
 		return -1;
 	memcpy(platform->architecture, name, length);
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-		if (!strcmp(platform->architecture, names[i][0])) {
-			strcpy(platform->architecture, names[i][1]);
-			strcpy(platform->variant, names[i][2]);
+	for (size_t i = 0; i < sizeof(other_names) / sizeof(other_names[0]); i++)
+		if (!strcmp(platform->architecture, other_names[i][0])) {
+			strcpy(platform->architecture, other_names[i][1]);
+			strcpy(platform->variant, other_names[i][2]);
 			break;
 		}
 	if (slash)

@@ -6,7 +6,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <jansson.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,18 +15,19 @@
 #include "native/base/scoped.h"
 #include "native/base/report.h"
 #include "native/base/text.h"
+#include "json.h"
 #include "toml.h"
 
-#define MAX_FILE (1024 * 1024)
+#define MAX_REGISTRIES_FILE (1024 * 1024)
 
 struct registries {
 	json_t *entries; /* of [[registry]], each with "\001name" of its file */
 };
 
-static int wrong(struct registry_error *err, const char *name, int line, const char *format, ...)
+static int fail_at(struct registry_error *err, const char *name, int line, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 
-static int wrong(struct registry_error *err, const char *name, int line, const char *format, ...)
+static int fail_at(struct registry_error *err, const char *name, int line, const char *format, ...)
 {
 	char text[600];
 	va_list args;
@@ -56,18 +56,11 @@ void registries_free(struct registries *registries)
 	free(registries);
 }
 
-static const char *string(const json_t *table, const char *key)
-{
-	const char *text = json_string_value(json_object_get(table, key));
-
-	return text ? text : "";
-}
-
 static const char *prefix_of(const json_t *entry)
 {
-	const char *prefix = string(entry, "prefix");
+	const char *prefix = json_text(entry, "prefix");
 
-	return *prefix ? prefix : string(entry, "location");
+	return *prefix ? prefix : json_text(entry, "location");
 }
 
 /* What the keys of a table may be, and of which type. */
@@ -93,9 +86,9 @@ static int check_fields(const json_t *table, const struct field *fields, size_t 
 			continue;
 		}
 		if (fields[i].type == JSON_TRUE ? !json_is_boolean(value) : json_typeof(value) != fields[i].type)
-			return wrong(err, name, toml_line(table), "%s of this entry must be %s", key,
-				     fields[i].type == JSON_TRUE ? "true or false" :
-				     fields[i].type == JSON_STRING ? "\"TEXT\"" : "[[registry.mirror]] tables");
+			return fail_at(err, name, toml_line(table), "%s of this entry must be %s", key,
+				       fields[i].type == JSON_TRUE ? "true or false" :
+				       fields[i].type == JSON_STRING ? "\"TEXT\"" : "[[registry.mirror]] tables");
 	}
 	return 0;
 }
@@ -103,16 +96,16 @@ static int check_fields(const json_t *table, const struct field *fields, size_t 
 /* HOST[:PORT][/PATH], without a scheme. */
 static int check_location(const json_t *table, const char *key, const char *name, struct registry_error *err)
 {
-	const char *text = string(table, key);
+	const char *text = json_text(table, key);
 	size_t length = strlen(text);
 
 	if (strstr(text, "://"))
-		return wrong(err, name, toml_line(table), "%s \"%.200s\" has a scheme; write HOST[:PORT][/PATH]", key, text);
+		return fail_at(err, name, toml_line(table), "%s \"%.200s\" has a scheme; write HOST[:PORT][/PATH]", key, text);
 	scoped_free char *host = text_copy(text, strcspn(text, "/@"));
 	bool is_domain = text_starts(host, "*.") && !strcmp(key, "prefix");
 	if (length > 500 || (length && !registry_is_host(host + (is_domain ? 2 : 0))))
-		return wrong(err, name, toml_line(table), "%s \"%.200s\" is no HOST[:PORT][/PATH]%s", key, text,
-			     strcmp(key, "prefix") ? "" : " or *.DOMAIN");
+		return fail_at(err, name, toml_line(table), "%s \"%.200s\" is no HOST[:PORT][/PATH]%s", key, text,
+			       strcmp(key, "prefix") ? "" : " or *.DOMAIN");
 	if (length && text[length - 1] == '/') {
 		scoped_free char *shorter = text_copy(text, length - 1);
 		json_object_set_new((json_t *)table, key, json_string(shorter));
@@ -125,18 +118,18 @@ static int check_mirror(const json_t *entry, const json_t *mirror, const char *n
 	static const struct field fields[] = {
 		{ "location", JSON_STRING }, { "insecure", JSON_TRUE }, { "pull-from-mirror", JSON_STRING },
 	};
-	const char *which = string(mirror, "pull-from-mirror");
+	const char *which = json_text(mirror, "pull-from-mirror");
 
 	if (!json_is_object(mirror))
-		return wrong(err, name, toml_line(entry), "mirror must be [[registry.mirror]] tables");
+		return fail_at(err, name, toml_line(entry), "mirror must be [[registry.mirror]] tables");
 	if (check_fields(mirror, fields, sizeof(fields) / sizeof(fields[0]), name, err) ||
 	    check_location(mirror, "location", name, err))
 		return -1;
-	if (!*string(mirror, "location"))
-		return wrong(err, name, toml_line(mirror), "this mirror has no location");
+	if (!*json_text(mirror, "location"))
+		return fail_at(err, name, toml_line(mirror), "this mirror has no location");
 	if (*which && strcmp(which, "all") && strcmp(which, "digest-only") && strcmp(which, "tag-only"))
-		return wrong(err, name, toml_line(mirror), "pull-from-mirror is \"%.64s\"; there are all, digest-only and tag-only",
-			     which);
+		return fail_at(err, name, toml_line(mirror),
+			       "pull-from-mirror is \"%.64s\"; there are all, digest-only and tag-only", which);
 	return 0;
 }
 
@@ -153,7 +146,7 @@ static int check_entry(const json_t *entry, const char *name, struct registry_er
 	    check_location(entry, "prefix", name, err) || check_location(entry, "location", name, err))
 		return -1;
 	if (!*prefix_of(entry))
-		return wrong(err, name, toml_line(entry), "this [[registry]] has neither prefix nor location");
+		return fail_at(err, name, toml_line(entry), "this [[registry]] has neither prefix nor location");
 	json_array_foreach(json_object_get(entry, "mirror"), i, mirror)
 		if (check_mirror(entry, mirror, name, err))
 			return -1;
@@ -169,18 +162,18 @@ int registries_add(struct registries *registries, const char *text, const char *
 	size_t i, j;
 
 	if (!root)
-		return wrong(err, name, cause.line, "%s", cause.message);
+		return fail_at(err, name, cause.line, "%s", cause.message);
 	if (json_object_get(root, "registries"))
-		result = wrong(err, name, toml_line(json_object_get(root, "registries")),
-			       "[registries.search|insecure|block] is version 1 of this file, which podman and skopeo do not "
-			       "read any more; write a [[registry]] with location and insecure or blocked for each");
+		result = fail_at(err, name, toml_line(json_object_get(root, "registries")),
+				 "[registries.search|insecure|block] is version 1 of this file, which podman and skopeo do not "
+				 "read any more; write a [[registry]] with location and insecure or blocked for each");
 	else if (entries && !json_is_array(entries))
-		result = wrong(err, name, toml_line(entries), "registry must be [[registry]] tables");
+		result = fail_at(err, name, toml_line(entries), "registry must be [[registry]] tables");
 	json_array_foreach(entries, i, entry) {
 		if (result)
 			break;
 		if (!json_is_object(entry)) {
-			result = wrong(err, name, 1, "registry must be [[registry]] tables");
+			result = fail_at(err, name, 1, "registry must be [[registry]] tables");
 			break;
 		}
 		result = check_entry(entry, name, err);
@@ -200,7 +193,7 @@ int registries_add(struct registries *registries, const char *text, const char *
 static int add_file(struct registries *registries, const char *path, struct registry_error *err)
 {
 	struct jail_error cause;
-	scoped_free char *text = text_read(AT_FDCWD, path, MAX_FILE, NULL, &cause);
+	scoped_free char *text = text_read(AT_FDCWD, path, MAX_REGISTRIES_FILE, NULL, &cause);
 
 	if (text)
 		return registries_add(registries, text, path, err);
@@ -281,7 +274,7 @@ static int add_place(struct registries_answer *answer, const json_t *table, cons
 
 static bool mirror_is_asked(const json_t *entry, const json_t *mirror, bool by_digest)
 {
-	const char *which = string(mirror, "pull-from-mirror");
+	const char *which = json_text(mirror, "pull-from-mirror");
 
 	if (json_is_true(json_object_get(entry, "mirror-by-digest-only")) || !strcmp(which, "digest-only"))
 		return by_digest;
@@ -308,7 +301,7 @@ int registries_find(const struct registries *registries, const struct registry_u
 	if (!best)
 		return add_place(answer, NULL, bare, "", false, err);
 	if (json_is_true(json_object_get(best, "blocked"))) {
-		registry_fail(err, REGISTRY_FAULT_CONFIGURATION, "%s: %s:%d blocks \"%s\"", name, string(best, "\001name"),
+		registry_fail(err, REGISTRY_FAULT_CONFIGURATION, "%s: %s:%d blocks \"%s\"", name, json_text(best, "\001name"),
 			      toml_line(best), prefix_of(best));
 		return registry_hint(err, "take it from another registry, or ask who wrote that file");
 	}
@@ -316,9 +309,9 @@ int registries_find(const struct registries *registries, const struct registry_u
 	const char *rest = length < strlen(bare) ? bare + length : "";
 	json_array_foreach(json_object_get(best, "mirror"), i, mirror)
 		if (answer->n < REGISTRIES_MAX_PLACES - 1 && mirror_is_asked(best, mirror, uri->digest[0]) &&
-		    add_place(answer, mirror, string(mirror, "location"), rest, true, err))
+		    add_place(answer, mirror, json_text(mirror, "location"), rest, true, err))
 			return -1;
-	if (!*string(best, "location"))
+	if (!*json_text(best, "location"))
 		return add_place(answer, best, bare, "", false, err);
-	return add_place(answer, best, string(best, "location"), rest, false, err);
+	return add_place(answer, best, json_text(best, "location"), rest, false, err);
 }

@@ -79,8 +79,8 @@ void registry_stop(struct registry *registry)
 }
 
 /* Asks one place after the other, the one that answered last first. */
-static int ask(struct registry *registry, const struct endpoint_request *request, struct http_answer *answer,
-	       struct registry_error *err)
+static int ask_endpoints(struct registry *registry, const struct endpoint_request *request, struct http_answer *answer,
+			 struct registry_error *err)
 {
 	scoped_buffer mirrors = { 0 };
 
@@ -184,7 +184,7 @@ char *session_document(struct registry *registry, const char *what, const char *
 	media_type[0] = '\0';
 	if (text)
 		return text;
-	if (ask(registry, &request, &answer, err)) {
+	if (ask_endpoints(registry, &request, &answer, err)) {
 		if (manifest)
 			explain_missing(registry, err);
 		return NULL;
@@ -210,7 +210,7 @@ static char *of_tag(struct registry *registry, size_t *length, char media_type[1
 	};
 	scoped_answer answer = { 0 };
 
-	if (ask(registry, &request, &answer, err)) {
+	if (ask_endpoints(registry, &request, &answer, err)) {
 		explain_missing(registry, err);
 		return NULL;
 	}
@@ -239,7 +239,7 @@ static int head_of_tag(struct registry *registry, char media_type[128], struct r
 	scoped_answer answer = { 0 };
 	size_t length;
 
-	if (ask(registry, &request, &answer, err)) {
+	if (ask_endpoints(registry, &request, &answer, err)) {
 		/* The answer to a HEAD has no words. */
 		scoped_free char *text = err->status == 404 || err->status == 403 ? of_tag(registry, &length, media_type, err) : NULL;
 		return text ? 0 : -1;

@@ -15,7 +15,7 @@
 #define MAX_DEPTH 32
 #define BARE "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-static json_t *value(struct toml_reader *reader, int depth);
+static json_t *parse_value(struct toml_reader *reader, int depth);
 
 static json_t *new_table(int line)
 {
@@ -132,7 +132,7 @@ static int pair(struct toml_reader *reader, json_t *table, int depth)
 		return toml_fail(reader, "\"%.64s\" stands here a second time", key);
 	reader->at++;
 	skip_blanks(reader);
-	json_t *found = value(reader, depth + 1);
+	json_t *found = parse_value(reader, depth + 1);
 	if (!found)
 		return -1;
 	return json_object_set_new(table, key, found) ? toml_fail(reader, "a key that is no UTF-8") : 0;
@@ -144,7 +144,7 @@ static json_t *array(struct toml_reader *reader, int depth)
 
 	reader->at++;
 	for (skip_lines(reader); *reader->at != ']'; skip_lines(reader)) {
-		item = value(reader, depth + 1);
+		item = parse_value(reader, depth + 1);
 		if (!item)
 			goto failed;
 		json_array_append_new(items, item);
@@ -188,7 +188,7 @@ failed:
 	return NULL;
 }
 
-static json_t *word(struct toml_reader *reader)
+static json_t *parse_word(struct toml_reader *reader)
 {
 	size_t length = strspn(reader->at, BARE "+.:");
 	scoped_free char *text = text_copy(reader->at, length);
@@ -210,7 +210,7 @@ static json_t *word(struct toml_reader *reader)
 	return NULL;
 }
 
-static json_t *value(struct toml_reader *reader, int depth)
+static json_t *parse_value(struct toml_reader *reader, int depth)
 {
 	scoped_buffer text = { 0 };
 
@@ -223,7 +223,7 @@ static json_t *value(struct toml_reader *reader, int depth)
 	if (*reader->at == '{')
 		return inline_table(reader, depth);
 	if (*reader->at != '"' && *reader->at != '\'')
-		return word(reader);
+		return parse_word(reader);
 	if (toml_string(reader, &text))
 		return NULL;
 	json_t *string = json_stringn(text.text ? text.text : "", text.length);

@@ -20,7 +20,7 @@
 #define FIRST_WAIT_S 0.5
 #define LONGEST_WAIT_S 30.0
 /* The longest that a registry may ask us to wait. Who waits for an import has a job that waits. */
-#define PATIENCE_S 300.0
+#define MOST_RETRY_AFTER_S 300.0
 #define MOST_CONNECTIONS 64
 
 void transport_begin(struct transport *transport, const struct settings *settings)
@@ -142,7 +142,7 @@ int retries_wait(struct retries *retries, struct registry_error *err)
 	if (unreachable && transport->attempts == ATTEMPTS)
 		limit = UNREACHABLE_ATTEMPTS;
 	retries->failed++;
-	if (retries->failed >= limit || err->retry_after_s > PATIENCE_S)
+	if (retries->failed >= limit || err->retry_after_s > MOST_RETRY_AFTER_S)
 		return -1;
 	for (unsigned i = 1; i < retries->failed && longest < LONGEST_WAIT_S; i++)
 		longest *= 2;

@@ -16,10 +16,10 @@
 #define DIGITS "0123456789abcdef"
 #define LOWER "abcdefghijklmnopqrstuvwxyz0123456789"
 
-static int wrong(struct registry_error *err, const char *text, const char *format, ...)
+static int fail_uri(struct registry_error *err, const char *text, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static int wrong(struct registry_error *err, const char *text, const char *format, ...)
+static int fail_uri(struct registry_error *err, const char *text, const char *format, ...)
 {
 	char why[400];
 	va_list args;
@@ -110,7 +110,7 @@ static int take_digest(struct registry_uri *uri, char *rest, const char *text, s
 	if (!text_starts(at + 1, "sha") || !is_digest(at + 1)) {
 		if (!text_starts(at + 1, "sha"))
 			return 0;
-		return wrong(err, text, "\"%.100s\" is no digest: sha256: and 64 digits of 0-9 and a-f", at + 1);
+		return fail_uri(err, text, "\"%.100s\" is no digest: sha256: and 64 digits of 0-9 and a-f", at + 1);
 	}
 	put(uri->digest, sizeof(uri->digest), at + 1, strlen(at + 1));
 	*at = '\0';
@@ -130,7 +130,7 @@ static int take_registry(struct registry_uri *uri, char **rest, const char *text
 	if (end) {
 		*end = '\0';
 		if (put(uri->host, sizeof(uri->host), *rest, strlen(*rest)) || !registry_is_host(uri->host))
-			return wrong(err, text, "\"%.100s\" is no name of a registry", *rest);
+			return fail_uri(err, text, "\"%.100s\" is no name of a registry", *rest);
 		*rest = end + 1;
 	}
 	static const char *const hub[] = { "", "docker.io", "index.docker.io", "registry-1.docker.io" };
@@ -154,7 +154,7 @@ int registry_uri_parse(struct registry_uri *uri, const char *text, struct regist
 	if (at) {
 		*at = '\0';
 		if (put(uri->user, sizeof(uri->user), rest, strlen(rest)) || !uri->user[0])
-			return wrong(err, text, "before \"@\" stands no name of a user");
+			return fail_uri(err, text, "before \"@\" stands no name of a user");
 		rest = at + 1;
 	}
 	if (take_registry(uri, &rest, text, err))
@@ -162,20 +162,20 @@ int registry_uri_parse(struct registry_uri *uri, const char *text, struct regist
 	colon = strrchr(rest, ':');
 	if (colon && !strchr(colon, '/')) {
 		if (!is_tag(colon + 1))
-			return wrong(err, text, "\"%.140s\" is no tag: at most 128 letters, digits, _ . and -, not "
-				     "beginning with . or -", colon + 1);
+			return fail_uri(err, text, "\"%.140s\" is no tag: at most 128 letters, digits, _ . and -, not "
+					"beginning with . or -", colon + 1);
 		put(uri->tag, sizeof(uri->tag), colon + 1, strlen(colon + 1));
 		*colon = '\0';
 	} else if (!uri->digest[0]) {
 		strcpy(uri->tag, "latest");
 	}
 	if (!registry_is_path(rest))
-		return wrong(err, text, "\"%.200s\" is no name of an image: lower-case letters and digits, and . _ - / "
-			     "between them", rest);
+		return fail_uri(err, text, "\"%.200s\" is no name of an image: lower-case letters and digits, and . _ - / "
+				"between them", rest);
 	bool library = !strcmp(uri->host, "docker.io") && !strchr(rest, '/');
 	scoped_free char *path = text_format("%s%s", library ? "library/" : "", rest);
 	if (put(uri->path, sizeof(uri->path), path, strlen(path)))
-		return wrong(err, text, "the name is longer than 255 letters");
+		return fail_uri(err, text, "the name is longer than 255 letters");
 	return 0;
 }
 

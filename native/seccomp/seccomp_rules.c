@@ -15,9 +15,10 @@
  * clock's state is free, setting it takes CAP_SYS_TIME); vhangup (CAP_SYS_TTY_CONFIG); seccomp, landlock_*
  * (sandboxes within the jail).
  */
+#define _GNU_SOURCE
 #include <asm/unistd.h>
 #include <errno.h>
-#include <linux/fcntl.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
 #include <linux/sched.h>
 #include <sys/ioctl.h>
@@ -49,7 +50,7 @@
 #define ASK_PERSONALITY 0xffffffff
 
 static const char kernel_code[] = "puts code into the kernel or replaces it";
-static const char clock[] = "the clock is the node's";
+static const char node_clock[] = "the clock is the node's";
 static const char swapping[] = "swap space is the node's";
 static const char keys[] = "keyrings belong to a uid, not to a jail: uid 0's are the node's";
 static const char ring[] = "its calls pass by this filter, and it has brought a score of exploits";
@@ -67,8 +68,8 @@ const struct jail_syscall_rule jail_syscall_rules[] = {
 	{ CALL(swapon), EPERM, swapping, {{ 0 }} },
 	{ CALL(swapoff), EPERM, swapping, {{ 0 }} },
 	{ CALL(acct), EPERM, "writes about all processes of the node into a file", {{ 0 }} },
-	{ CALL(settimeofday), EPERM, clock, {{ 0 }} },
-	{ CALL(clock_settime), EPERM, clock, {{ 0 }} },
+	{ CALL(settimeofday), EPERM, node_clock, {{ 0 }} },
+	{ CALL(clock_settime), EPERM, node_clock, {{ 0 }} },
 	{ CALL(syslog), EPERM, "the kernel's log tells about the node and everybody on it", {{ 0 }} },
 	{ CALL(perf_event_open), EPERM, "sees all of a processor, and has brought many exploits", {{ 0 }} },
 	{ CALL(open_by_handle_at), EPERM, "opens any file of a volume by its number, outside the jail too", {{ 0 }} },

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Computes the edit distance of a setting's name and a known one, to recognise misspelt settings. settings.c calls
  * it. */
+#define _GNU_SOURCE
 #include "edit_distance.h"
 
 #include <stddef.h>

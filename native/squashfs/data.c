@@ -18,7 +18,7 @@
 
 struct squashfs_data {
 	struct squashfs_data_request request;
-	struct image_pool *work;
+	struct thread_pool *work;
 	pthread_mutex_t mutex;
 	pthread_cond_t returned;
 	struct squashfs_block *all, *free, **done; /* done: by sequence, those that wait for earlier ones */
@@ -89,7 +89,8 @@ struct squashfs_data *squashfs_data_new(const struct squashfs_data_request *requ
 	if (!data->done || !data->all)
 		image_fail_memory(err);
 	else
-		data->work = image_pool_new(request->jobs, sizeof(struct worker_state), worker_state_begin, worker_state_end, data, err);
+		data->work = thread_pool_new(request->jobs, sizeof(struct worker_state), worker_state_begin, worker_state_end,
+					     data, err);
 	if (data->work)
 		return data;
 	squashfs_data_free(data);
@@ -100,7 +101,7 @@ void squashfs_data_free(struct squashfs_data *data)
 {
 	if (!data)
 		return;
-	image_pool_free(data->work);
+	thread_pool_free(data->work);
 	for (size_t i = 0; data->all && i < data->n_blocks; i++) {
 		free(data->all[i].bytes);
 		free(data->all[i].compressed);
@@ -127,7 +128,7 @@ struct squashfs_block *squashfs_block_take(struct squashfs_data *data, struct im
 	}
 	if (!block) {
 		/* The failing job has left its error, or is about to. */
-		if (!image_pool_drain(data->work, err))
+		if (!thread_pool_drain(data->work, err))
 			image_fail(err, IMAGE_FAULT_CANCELLED, "", "stopped");
 		return NULL;
 	}
@@ -244,7 +245,7 @@ int squashfs_block_put(struct squashfs_block *block, struct image_error *err)
 	}
 	block->job.run = run;
 	block->sequence = data->sequence++;
-	return image_pool_put(data->work, &block->job, err);
+	return thread_pool_put(data->work, &block->job, err);
 }
 
 int squashfs_data_hole(struct squashfs_data *data, struct image_error *err)
@@ -267,7 +268,7 @@ int squashfs_data_run(struct squashfs_data *data, uint64_t *number, struct image
 
 int squashfs_data_finish(struct squashfs_data *data, uint64_t *end, struct image_error *err)
 {
-	if (image_pool_drain(data->work, err))
+	if (thread_pool_drain(data->work, err))
 		return -1;
 	*end = data->offset;
 	return 0;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses one line of a volume's manifest: what one file of a tree has to be. check.c calls it. */
+#define _GNU_SOURCE
 #include "line.h"
 
 #include <string.h>

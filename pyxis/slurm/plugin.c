@@ -49,9 +49,9 @@ EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_ini
 	slurm_spank_task_exit, slurm_spank_job_epilog, slurm_spank_exit;
 
 /* One step a process: slurmstepd runs nothing else. */
-static struct pyxis_arguments arguments;
-static struct pyxis_request request;
-static struct pyxis_owner owner;
+static struct pyxis_arguments plugin_arguments;
+static struct pyxis_request step_request;
+static struct pyxis_owner step_owner;
 static struct jail_error wrong;  /* of the options, to be told by the tasks */
 static bool is_wrong, is_active; /* is_active: there is a container for this step */
 static struct pyxis_shared *shared;
@@ -70,9 +70,9 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 	spank_context_t context = spank_context();
 
 	/* slurmd, too: a wrong argument shows when it starts. */
-	if (pyxis_arguments_parse(ac, (const char *const *)av, &arguments, &err))
+	if (pyxis_arguments_parse(ac, (const char *const *)av, &plugin_arguments, &err))
 		return pyxis_log_error(&err);
-	if (context != S_CTX_LOCAL && context != S_CTX_REMOTE && (context != S_CTX_ALLOCATOR || !arguments.sbatch_support))
+	if (context != S_CTX_LOCAL && context != S_CTX_REMOTE && (context != S_CTX_ALLOCATOR || !plugin_arguments.sbatch_support))
 		return ESPANK_SUCCESS;
 	/* Here, for the next hook finds slurmstepd in the jail's window already. 10 us. */
 	if (context == S_CTX_REMOTE)
@@ -86,12 +86,12 @@ static int check_client(void)
 	struct jail_error err;
 	char line[200];
 
-	if (spank_context() == S_CTX_ALLOCATOR && !arguments.sbatch_support)
+	if (spank_context() == S_CTX_ALLOCATOR && !plugin_arguments.sbatch_support)
 		return ESPANK_SUCCESS;
-	if (pyxis_input_read(environ, &request, &err))
+	if (pyxis_input_read(environ, &step_request, &err))
 		return pyxis_log_error(&err);
-	for (int option = 0; !request.image && !request.name && option < PYXIS_N_OPTIONS; option++) {
-		if (!pyxis_request_gives(&request, (enum pyxis_option)option))
+	for (int option = 0; !step_request.image && !step_request.name && option < PYXIS_N_OPTIONS; option++) {
+		if (!pyxis_request_gives(&step_request, (enum pyxis_option)option))
 			continue;
 		snprintf(line, sizeof(line), "ignoring --%s because neither --container-image nor --container-name is set",
 			 pyxis_option_names[option]);
@@ -110,22 +110,22 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		return check_client();
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
-	if (spank_get_item(spank, S_JOB_ID, &owner.job) || spank_get_item(spank, S_JOB_STEPID, &owner.step) ||
-	    spank_get_item(spank, S_JOB_UID, &owner.uid) || spank_get_item(spank, S_JOB_GID, &owner.gid)) {
+	if (spank_get_item(spank, S_JOB_ID, &step_owner.job) || spank_get_item(spank, S_JOB_STEPID, &step_owner.step) ||
+	    spank_get_item(spank, S_JOB_UID, &step_owner.uid) || spank_get_item(spank, S_JOB_GID, &step_owner.gid)) {
 		jail_fail(&wrong, NULL, 0, "Slurm does not say which job and step this is, and whose");
 		is_wrong = is_active = true;
 		return ESPANK_SUCCESS;
 	}
-	if (owner.step == SLURM_EXTERN_CONT) {
+	if (step_owner.step == SLURM_EXTERN_CONT) {
 		/* A job begins here. Not in an epilog: there Slurm's library cannot ask slurmctld anything. */
-		pyxis_epilog_sweep(&arguments, owner.job, jail_controller_job_is_over);
+		pyxis_epilog_sweep(&plugin_arguments, step_owner.job, jail_controller_job_is_over);
 		return ESPANK_SUCCESS;
 	}
-	if (owner.step == SLURM_BATCH_SCRIPT && !arguments.sbatch_support)
+	if (step_owner.step == SLURM_BATCH_SCRIPT && !plugin_arguments.sbatch_support)
 		return ESPANK_SUCCESS;
 	(void)spank_get_item(spank, S_JOB_ENV, &environment);
-	is_wrong = pyxis_input_read(environment, &request, &wrong);
-	is_active = is_wrong || request.image || request.name;
+	is_wrong = pyxis_input_read(environment, &step_request, &wrong);
+	is_active = is_wrong || step_request.image || step_request.name;
 	return ESPANK_SUCCESS;
 }
 
@@ -142,9 +142,10 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	}
 	/* All that can be left when a step is killed: what is mounted goes by itself. */
-	if (request.save || pyxis_image_is_unpacked(&arguments) || (request.name && arguments.job_scope) ||
-	    (request.image && !pyxis_image_is_path(request.image)))
-		note = pyxis_epilog_note(&arguments, &owner);
+	if (step_request.save || pyxis_image_is_unpacked(&plugin_arguments) ||
+	    (step_request.name && plugin_arguments.job_scope) ||
+	    (step_request.image && !pyxis_image_is_path(step_request.image)))
+		note = pyxis_epilog_note(&plugin_arguments, &step_owner);
 	shared = pyxis_shared_make(&wrong);
 	is_wrong = !shared || pyxis_step_cleanup_prepare(&cleanup, &wrong);
 	return ESPANK_SUCCESS;
@@ -156,7 +157,8 @@ static void show_script(spank_t spank, struct text_list *places)
 	char **words = NULL;
 	int n = 0;
 
-	if (owner.step == SLURM_BATCH_SCRIPT && !spank_get_item(spank, S_JOB_ARGV, &n, &words) && n > 0 && words[0][0] == '/')
+	if (step_owner.step == SLURM_BATCH_SCRIPT && !spank_get_item(spank, S_JOB_ARGV, &n, &words) && n > 0 &&
+	    words[0][0] == '/')
 		pyxis_implicit_mounts_add(words[0], ":ro", places);
 }
 
@@ -169,7 +171,7 @@ static int keep(struct pyxis_container *container, struct jail_error *err)
 static int open_container(spank_t spank, char *const *environment, struct jail_error *err)
 {
 	struct pyxis_container container = {
-		.request = &request, .arguments = &arguments, .owner = owner, .node = node, .nodes = nodes,
+		.request = &step_request, .arguments = &plugin_arguments, .owner = step_owner, .node = node, .nodes = nodes,
 		.life = cleanup.life[0], .say = pyxis_log_say, .keep = keep, .begun = &shared->begun,
 		.imported = &shared->imported,
 		.log = -1,
@@ -186,7 +188,7 @@ static int open_container(spank_t spank, char *const *environment, struct jail_e
 	}
 	for (unsigned i = 0; i < container.leftovers.n; i++)
 		shared->left[i] = container.leftovers.jobs[i];
-	if (request.entrypoint_log == PYXIS_YES && !container.joined)
+	if (step_request.entrypoint_log == PYXIS_YES && !container.joined)
 		pyxis_container_show_log(&container);
 	shared->member = container.member;
 	shared->unshare = container.unshare;
@@ -211,8 +213,8 @@ static int set_environment(spank_t spank, char *const *environment, const struct
 {
 	scoped_list changes = { 0 };
 
-	pyxis_task_environment(environment, container, &request, &changes);
-	pyxis_pmix_environment(environment, geteuid() != owner.uid, &changes);
+	pyxis_task_environment(environment, container, &step_request, &changes);
+	pyxis_pmix_environment(environment, geteuid() != step_owner.uid, &changes);
 	for (size_t i = 0; i < changes.n; i++) {
 		char *value = strchr(changes.items[i], '=');
 		if (!value) {
@@ -256,7 +258,7 @@ static int enter(spank_t spank, struct jail_error *err)
 	if (pyxis_shared_claim(shared) ? open_container(spank, environment, err) : wait_for_first(err))
 		return -1;
 	pyxis_step_cleanup_leave(&cleanup);
-	if (pyxis_task_join(shared->member, shared->mounts, shared->unshare, &request, &container, err) ||
+	if (pyxis_task_join(shared->member, shared->mounts, shared->unshare, &step_request, &container, err) ||
 	    set_environment(spank, environment, &container, err))
 		return pyxis_log_error(err);
 	pyxis_shared_enter(shared);
@@ -328,8 +330,8 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 
 	/* The job is over: what cannot be removed is no reason to fail it, or to drain the node. */
 	if (!spank_get_item(spank, S_JOB_ID, &job) && !spank_get_item(spank, S_JOB_UID, &uid) &&
-	    (pyxis_arguments_parse(ac, (const char *const *)av, &arguments, &err) ||
-	     pyxis_epilog_run(&arguments, job, uid, &err)))
+	    (pyxis_arguments_parse(ac, (const char *const *)av, &plugin_arguments, &err) ||
+	     pyxis_epilog_run(&plugin_arguments, job, uid, &err)))
 		pyxis_log_error(&err);
 	return ESPANK_SUCCESS;
 }

@@ -44,7 +44,7 @@ static char *find_root(struct pyxis_container *container, struct jail_error *err
 	return root;
 }
 
-static bool is_there(const char *path)
+static bool path_exists(const char *path)
 {
 	struct stat st;
 
@@ -124,9 +124,9 @@ static int start(struct pyxis_container *container, const char *what, bool entry
 static int check_sources(const struct pyxis_request *request, struct jail_error *err)
 {
 	for (size_t i = 0; i < request->sources.n; i++)
-		if (!is_there(request->sources.items[i]) && errno == ENOENT)
+		if (!path_exists(request->sources.items[i]) && errno == ENOENT)
 			return jail_fail(err, NULL, 0, "--container-mounts: source path does not exist: %s", request->sources.items[i]);
-		else if (!is_there(request->sources.items[i]))
+		else if (!path_exists(request->sources.items[i]))
 			return jail_fail(err, NULL, 0, "--container-mounts: source path cannot be reached: %s: %s",
 					 request->sources.items[i], strerrordesc_np(errno));
 	return 0;
@@ -152,14 +152,14 @@ static int refuse(const struct pyxis_container *container, const char *root, boo
 static int get(struct pyxis_container *container, const char *root, struct pyxis_image *image, struct jail_error *err)
 {
 	const struct pyxis_request *request = container->request;
-	bool named = request->name, there = named && is_there(root);
+	bool named = request->name, there = named && path_exists(root);
 	scoped_name_lock lock = PYXIS_NAME_LOCK_NONE;
 
 	if (named && !there && !refuse(container, root, false, err)) {
 		if (pyxis_name_lock_take(&lock, root, err))
 			return -1;
 		/* Meanwhile somebody may have made it: another node for this step, or another job. */
-		there = is_there(root);
+		there = path_exists(root);
 	}
 	bool ours = there && pyxis_root_label_is_of(root, &container->owner);
 	if (!ours && refuse(container, root, there, err))
@@ -194,7 +194,7 @@ static int check_saving(const struct pyxis_container *container, const char *roo
 	const char *name = container->request->name;
 	const struct pyxis_root_identity now = pyxis_root_of_path(root);
 
-	if (!is_there(root))
+	if (!path_exists(root))
 		return jail_fail(err, NULL, 0, "--container-save: the container \"%s\" runs from a mounted image, and has no root to "
 				 "save; begin it with --container-name=NAME, or save it in the step that begins it", name);
 	*container->begun = pyxis_root_of_process(container->member);
@@ -239,7 +239,8 @@ int pyxis_container_open(struct pyxis_container *container, char *const *job, st
 		return refuse(container, root, true, err);
 	if (pyxis_join_check(container, err)) {
 		free(container->advice);
-		container->advice = text_format("  next: leave the option out, or give %s another name%s", request->name, is_there(root)
+		container->advice = text_format("  next: leave the option out, or give %s another name%s", request->name,
+						path_exists(root)
 						? "; :no_exec behind this one begins a second container with its root" : "");
 		return -1;
 	}
@@ -256,7 +257,7 @@ void pyxis_container_close(struct pyxis_container *container, struct pyxis_outco
 	if (container->request->save && outcome.complete)
 		pyxis_save(container);
 	scoped_free char *root = text_format("%s/%s", container->leftovers.folder, container->root);
-	if (container->temporary && is_there(root) && pyxis_container_run(container, remove, NULL, NULL, &err)) {
+	if (container->temporary && path_exists(root) && pyxis_container_run(container, remove, NULL, NULL, &err)) {
 		pyxis_container_say(container, "failed to remove the step's container %s%s", container->root, "");
 		pyxis_container_show_log(container);
 	}

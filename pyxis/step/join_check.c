@@ -165,7 +165,7 @@ static int check_home(const struct joined *joined, struct jail_error *err)
 }
 
 /* "./x" is below the directory that enroot would have been begun in: the task's. */
-static bool is_there(const struct joined *joined, const struct fstab_entry *entry)
+static bool mount_is_there(const struct joined *joined, const struct fstab_entry *entry)
 {
 	scoped_fd fd = open_inside(joined, entry->target);
 	struct statvfs flags;
@@ -188,7 +188,7 @@ static int check_mounts(const struct joined *joined, struct jail_error *err)
 		struct fstab_entry entry;
 		if (parse(mounts->items[i], &entry, err))
 			return -1;
-		bool there = is_there(joined, &entry);
+		bool there = mount_is_there(joined, &entry);
 		scoped_free char *what = there ? NULL
 			: text_format(entry.action == FSTAB_DETACH ? "has something mounted at %s"
 				      : "does not have this at %s, or not as it is asked for", entry.target);

@@ -10,13 +10,13 @@
 
 #include "native/base/scoped.h"
 
-static const struct { const char *name, *setting; } kinds[PYXIS_SPACES] = {
+static const struct { const char *name, *setting; } space_kinds[PYXIS_SPACES] = {
 	{ "net", "ENROOT_UNSHARE_NET" }, { "ipc", "ENROOT_UNSHARE_IPC" }, { "uts", "ENROOT_UNSHARE_UTS" },
 };
 
 const char *pyxis_space_name(unsigned i)
 {
-	return kinds[i].name;
+	return space_kinds[i].name;
 }
 
 unsigned pyxis_spaces_asked(const struct settings *settings)
@@ -24,7 +24,7 @@ unsigned pyxis_spaces_asked(const struct settings *settings)
 	unsigned asked = 0;
 
 	for (unsigned i = 0; i < PYXIS_SPACES; i++)
-		if (settings_true(settings, kinds[i].setting))
+		if (settings_true(settings, space_kinds[i].setting))
 			asked |= 1U << i;
 	return asked;
 }
@@ -35,9 +35,10 @@ int pyxis_spaces_note(struct pyxis_spaces *spaces, unsigned asked, struct jail_e
 	for (unsigned i = 0; i < PYXIS_SPACES; i++) {
 		if (!(asked & 1U << i))
 			continue;
-		spaces->before[i] = openat(spaces->folder, kinds[i].name, O_RDONLY | O_CLOEXEC);
+		spaces->before[i] = openat(spaces->folder, space_kinds[i].name, O_RDONLY | O_CLOEXEC);
 		if (spaces->before[i] < 0)
-			return jail_fail(err, "open", errno, "cannot tell which %s namespace the step is in", kinds[i].name);
+			return jail_fail(err, "open", errno, "cannot tell which %s namespace the step is in",
+					 space_kinds[i].name);
 	}
 	return 0;
 }
@@ -49,11 +50,12 @@ int pyxis_spaces_check(const struct pyxis_spaces *spaces, struct jail_error *err
 	for (unsigned i = 0; i < PYXIS_SPACES; i++) {
 		if (spaces->before[i] < 0)
 			continue;
-		if (fstat(spaces->before[i], &before) || fstatat(spaces->folder, kinds[i].name, &now, 0))
-			return jail_fail(err, "stat", errno, "cannot tell which %s namespace the container is in", kinds[i].name);
+		if (fstat(spaces->before[i], &before) || fstatat(spaces->folder, space_kinds[i].name, &now, 0))
+			return jail_fail(err, "stat", errno, "cannot tell which %s namespace the container is in",
+					 space_kinds[i].name);
 		if (before.st_dev == now.st_dev && before.st_ino == now.st_ino)
-			return jail_fail(err, NULL, 0, "--container-unshare=%s: the container is in the %s namespace of the step", kinds[i].name,
-					 kinds[i].name);
+			return jail_fail(err, NULL, 0, "--container-unshare=%s: the container is in the %s namespace of the step",
+					 space_kinds[i].name, space_kinds[i].name);
 	}
 	return 0;
 }

@@ -176,7 +176,7 @@ static int by_rank(const void *a, const void *b)
 	return strverscmp((*(struct active_node *const *)a)->name, (*(struct active_node *const *)b)->name);
 }
 
-static int measure(const struct request *request, const struct health_config *config, struct active_nodes *nodes)
+static int measure_nodes(const struct request *request, const struct health_config *config, struct active_nodes *nodes)
 {
 	struct active_node *chosen[ACTIVE_MOST_NODES];
 	struct jail_error err = { 0 };
@@ -259,7 +259,7 @@ int main(int argc, char **argv)
 		status = show(&request, &nodes);
 	} else {
 		active_recall(&nodes, request.state, (long long)time(NULL), every);
-		status = measure(&request, &config, &nodes);
+		status = measure_nodes(&request, &config, &nodes);
 		if (request.metrics)
 			active_tell_metrics(&nodes, request.state, request.metrics);
 	}

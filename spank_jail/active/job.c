@@ -20,7 +20,7 @@
 #include "native/base/scoped.h"
 #include "native/base/text.h"
 
-#define PROGRAM "/usr/libexec/cellblock/node-speed"
+#define NODE_SPEED "/usr/libexec/cellblock/node-speed"
 /* Of the jail: images/jail-devel compiles it. */
 #define GPU_PROGRAM "/usr/libexec/cellblock/gpu-speed"
 /* For srun to start its tasks, and besides what a command is to take. */
@@ -64,7 +64,7 @@ static int start(struct job *job, struct jail_error *err)
 	for (const char *const *option = (const char *const[]){ "--quiet", "--ntasks-per-node=1", "--mem=0", "--immediate=5",
 								"--mpi=none", "--cpu-bind=none", "--unbuffered", "--chdir=/",
 								"--time=5", "--export=NONE", "--kill-on-bad-exit=1",
-								"--bcast=/run/bcast/node-speed", PROGRAM, NULL };
+								"--bcast=/run/bcast/node-speed", NODE_SPEED, NULL };
 	     *option; option++)
 		text_list_add(&words, *option);
 	if (pipe2(to, O_CLOEXEC) || pipe2(from, O_CLOEXEC))
@@ -142,7 +142,7 @@ static void read_answer(struct active_result *result, const char *text)
 }
 
 /* Tells all tasks `command`, and takes an answer of each. `kind` ACTIVE_KINDS: answers are not looked at. */
-static int tell(struct job *job, enum active_kind kind, const char *command, double seconds)
+static int command_tasks(struct job *job, enum active_kind kind, const char *command, double seconds)
 {
 	time_t until = time(NULL) + SLACK_S + (time_t)seconds;
 
@@ -181,7 +181,7 @@ static int introduce(struct job *job)
 		/* One that has none cannot be met; the others go on. */
 		text_append_string(&command, strchr(job->hosts[rank], ' ') ? "-" : job->hosts[rank]);
 	}
-	return tell(job, ACTIVE_KINDS, command.text, 0);
+	return command_tasks(job, ACTIVE_KINDS, command.text, 0);
 }
 
 /* By rank, which is as good as any order. */
@@ -198,13 +198,13 @@ static int measure_pairs(struct job *job, double seconds)
 			if (pair)
 				text_append_string(&command, pair);
 		}
-		if (tell(job, ACTIVE_PAIRS, command.text, seconds))
+		if (command_tasks(job, ACTIVE_PAIRS, command.text, seconds))
 			return -1;
 	}
 	return 0;
 }
 
-static int measure(struct job *job, const struct health_config *config)
+static int measure_job(struct job *job, const struct health_config *config)
 {
 	const double processor = active_setting(config, ACTIVE_PROCESSOR, "seconds", 2);
 	const double memory = active_setting(config, ACTIVE_MEMORY, "seconds", 2);
@@ -216,14 +216,15 @@ static int measure(struct job *job, const struct health_config *config)
 	scoped_free char *gpus = text_format("gpu %.0f %s", gpu, active_word(config, ACTIVE_GPU, "program", GPU_PROGRAM));
 	scoped_free char *last = text_format("reduce %d %d", REDUCE_COUNT, REDUCE_TIMES);
 #define ON(kind) health_config_find(config, active_names[kind])
-	if (meet(job) || (ON(ACTIVE_PROCESSOR) && tell(job, ACTIVE_PROCESSOR, first, processor)) ||
-	    (ON(ACTIVE_MEMORY) && tell(job, ACTIVE_MEMORY, second, memory)) || (ON(ACTIVE_DISK) && tell(job, ACTIVE_DISK, third, 0)))
+	if (meet(job) || (ON(ACTIVE_PROCESSOR) && command_tasks(job, ACTIVE_PROCESSOR, first, processor)) ||
+	    (ON(ACTIVE_MEMORY) && command_tasks(job, ACTIVE_MEMORY, second, memory)) ||
+	    (ON(ACTIVE_DISK) && command_tasks(job, ACTIVE_DISK, third, 0)))
 		return -1;
-	if (job->nodes[0]->gpus && ON(ACTIVE_GPU) && tell(job, ACTIVE_GPU, gpus, gpu))
+	if (job->nodes[0]->gpus && ON(ACTIVE_GPU) && command_tasks(job, ACTIVE_GPU, gpus, gpu))
 		return -1;
 	if (job->n < 2 || introduce(job))
 		return job->n < 2 ? 0 : -1;
-	if ((ON(ACTIVE_PAIRS) && measure_pairs(job, pair)) || (ON(ACTIVE_REDUCE) && tell(job, ACTIVE_REDUCE, last, 0)))
+	if ((ON(ACTIVE_PAIRS) && measure_pairs(job, pair)) || (ON(ACTIVE_REDUCE) && command_tasks(job, ACTIVE_REDUCE, last, 0)))
 		return -1;
 	return 0;
 }
@@ -236,7 +237,7 @@ int active_measure(struct active_node *const *chosen, size_t n, const struct hea
 	signal(SIGPIPE, SIG_IGN);
 	if (start(&job, err))
 		return -1;
-	int failed = measure(&job, config);
+	int failed = measure_job(&job, config);
 	close(job.input);
 	/* srun ends its job then. */
 	if (failed)

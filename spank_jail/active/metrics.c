@@ -23,7 +23,7 @@ static bool is_told(const char *here, const char *there)
 	return !stat(here, &source) && !stat(there, &copy) && copy.st_mtime > source.st_mtime && time(NULL) - copy.st_mtime < AGAIN_S;
 }
 
-static void tell(const char *here, const char *there)
+static void copy_metrics(const char *here, const char *there)
 {
 	scoped_free char *text = text_read(AT_FDCWD, here, MOST_BYTES, NULL, &(struct jail_error){ 0 });
 
@@ -40,6 +40,6 @@ void active_tell_metrics(const struct active_nodes *nodes, const char *state, co
 		scoped_free char *here = text_format("%s/%s/metrics", state, nodes->items[i].name);
 		scoped_free char *there = text_format("%s/%s.prom", folder, nodes->items[i].name);
 		if (!access(here, F_OK) && !is_told(here, there))
-			tell(here, there);
+			copy_metrics(here, there);
 	}
 }

@@ -21,7 +21,7 @@
 #define SMI_WRONG_ARGUMENT 2
 
 /* GPUs in the node's line for slurmd (Gres=gpu:a100:4,gpu:2,fpga:1); `type` is of the last that has one. 0: none. */
-static unsigned declared(char *type, size_t size)
+static unsigned declared_gpus(char *type, size_t size)
 {
 	scoped_free char *line = check_fact("node");
 	char *found = line ? strstr(line, "Gres=") : NULL, *word;
@@ -115,12 +115,12 @@ static bool is_of_type(const char *name, const char *type)
 	return strstr(plain, wanted);
 }
 
-static unsigned expected, seen;
+static unsigned expected_gpus, seen_gpus;
 static char expected_type[64];
 
 static int count_one(char *fields[MOST_FIELDS])
 {
-	seen++;
+	seen_gpus++;
 	return is_of_type(fields[1], expected_type) ? CHECK_PASSED :
 						      check_failed("GPU %s is a %s, and the node declares %s", fields[0], fields[1], expected_type);
 }
@@ -132,7 +132,9 @@ static int look_for_gpus(void)
 
 	if (!text || (status = each_line(text, 3, count_one)))
 		return status;
-	return seen < expected ? check_failed("%u of %u GPUs that the node declares are there", seen, expected) : CHECK_PASSED;
+	return seen_gpus < expected_gpus
+		       ? check_failed("%u of %u GPUs that the node declares are there", seen_gpus, expected_gpus)
+		       : CHECK_PASSED;
 }
 
 static bool is_above_zero(const char *field)
@@ -256,7 +258,7 @@ static int ask_for_state(void)
 /* In a process of its own: a driver that hangs keeps whoever asks it in the kernel. */
 static int ask(int (*work)(void))
 {
-	if (!(expected = declared(expected_type, sizeof(expected_type))))
+	if (!(expected_gpus = declared_gpus(expected_type, sizeof(expected_type))))
 		return check_could_not_run("this node declares no GPUs");
 	return check_bounded(work, "the GPUs' driver", (unsigned)check_number("answer", 20));
 }

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "native/base/text.h"
 
@@ -33,7 +34,7 @@ struct patterns {
 
 #define DEVICE "[[:alnum:]_!/-]+"
 
-static const struct patterns errors = {
+static const struct patterns error_patterns = {
 	"^mce: Uncorrected hardware memory error|"
 	"^mce: \\[Hardware Error\\]: CPU [0-9]+: Machine Check Exception|"
 	"^Memory failure: 0x[0-9a-f]+: |"
@@ -98,7 +99,7 @@ struct look {
 };
 
 /* PRIORITY,NUMBER,MICROSECONDS,FLAGS;TEXT */
-static void look_at(struct look *look, char *record)
+static void look_at_record(struct look *look, char *record)
 {
 	unsigned priority;
 	unsigned long long number, when;
@@ -124,7 +125,7 @@ static int read_device(struct look *look, int fd)
 		ssize_t length = read(fd, record, RECORD_SIZE);
 		if (length > 0) {
 			record[length] = 0;
-			look_at(look, record);
+			look_at_record(look, record);
 		} else if (length == 0 || errno == EAGAIN) {
 			return 0;
 		} else if (errno != EPIPE && errno != EINTR) { /* EPIPE: it was overwritten meanwhile */
@@ -145,16 +146,13 @@ static int read_source(struct look *look, const char *source)
 		return read_device(look, fd);
 	scoped_free char *text = check_read(source);
 	for (char *rest = text; rest && (line = strsep(&rest, "\n"));)
-		look_at(look, line);
+		look_at_record(look, line);
 	return text ? 0 : -1;
 }
 
 static unsigned long long uptime_us(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (unsigned long long)now.tv_sec * 1000000 + (unsigned long long)now.tv_nsec / 1000;
+	return (unsigned long long)clock_ns(CLOCK_MONOTONIC) / 1000;
 }
 
 /* What was found lately: LAST WHEN TEXT. */
@@ -198,7 +196,7 @@ static int search(const struct patterns *patterns, unsigned hold_s)
 
 int check_kernel_errors(void)
 {
-	return search(&errors, 0);
+	return search(&error_patterns, 0);
 }
 
 int check_kernel_warnings(void)

@@ -94,7 +94,7 @@ int check_shm(void)
 }
 
 /* The number behind KEY= in slurmd's line of the node; 0: none. */
-static uint64_t declared(const char *line, const char *key)
+static uint64_t declared_number(const char *line, const char *key)
 {
 	const char *found = strstr(line, key);
 
@@ -120,7 +120,7 @@ int check_resources(void)
 		return check_could_not_run("what the node told Slurm is not known");
 	if (!read_memory(&total, &available, &status))
 		return status;
-	uint64_t memory = declared(line, "RealMemory="), cpus = declared(line, "CPUs=");
+	uint64_t memory = declared_number(line, "RealMemory="), cpus = declared_number(line, "CPUs=");
 	if (limit < total)
 		total = limit;
 	if (memory * MIB > total)

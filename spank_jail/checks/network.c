@@ -46,7 +46,7 @@ static bool recall(const char *before, const char *device, struct counts *counts
 	return true;
 }
 
-static int look_at(const char *folder, const char *device, const char *before, struct text_buffer *now)
+static int look_at_device(const char *folder, const char *device, const char *before, struct text_buffer *now)
 {
 	scoped_free char *flags = attribute(folder, device, "flags"), *state = attribute(folder, device, "operstate");
 	struct counts old, new = {
@@ -103,7 +103,7 @@ int check_network(void)
 	}
 	while ((entry = readdir(entries)))
 		if (entry->d_name[0] != '.' && strcmp(entry->d_name, "lo") &&
-		    (status = look_at(folder, entry->d_name, before, &now)))
+		    (status = look_at_device(folder, entry->d_name, before, &now)))
 			worst = worst ? worst : status;
 	closedir(entries);
 	check_remember("devices", now.text);

@@ -5,6 +5,7 @@
  * (slurm_complete_job, slurm/slurm.h), and no command of Slurm's does. The library is the one that Slurm's commands have;
  * LD_LIBRARY_PATH says where, for it is not in the linker's folders.
  */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <slurm/slurm.h>

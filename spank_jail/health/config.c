@@ -14,7 +14,7 @@
 #include "native/base/scoped.h"
 #include "native/base/trust.h"
 
-#define MOST_BYTES (64 * 1024)
+#define MOST_CONFIG_BYTES (64 * 1024)
 /* The longest period that a setting may name: 30 days. */
 #define MOST_SECONDS (30 * 86400)
 
@@ -199,7 +199,7 @@ static int read_file(struct health_config *config, const char *path, struct jail
 	scoped_fd fd = jail_open_trusted(path, 0, "health configuration", err);
 	if (fd < 0)
 		return -1;
-	scoped_free char *text = text_read_open(fd, path, MOST_BYTES, NULL, err);
+	scoped_free char *text = text_read_open(fd, path, MOST_CONFIG_BYTES, NULL, err);
 	return !text || health_config_lines(config, text, path, err) ? -1 : 1;
 }
 

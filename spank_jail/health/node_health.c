@@ -335,7 +335,7 @@ static int run(struct health_turn *turn, const struct request *request, bool *un
 }
 
 /* unfit: whether the node has drained itself, or had. */
-static int look(const struct request *request, bool *unfit)
+static int check_node(const struct request *request, bool *unfit)
 {
 	struct health_config config;
 	struct health_state state = { 0 };
@@ -374,7 +374,7 @@ int main(int argc, char **argv)
 
 	if (status >= 0)
 		return status;
-	status = look(&request, &unfit);
+	status = check_node(&request, &unfit);
 	/* slurmd drains the node of a prolog that fails, whatever the budget: one that cannot look fails no job. */
 	return request.mode == MODE_PROLOG ? unfit : status;
 }

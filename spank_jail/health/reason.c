@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MARK "[cellblock:"
+#define REASON_MARK "[cellblock:"
 #define INSTANCE ", instance "
 #define TIME_FORMAT "%Y-%m-%dT%H:%M:%SZ"
 
@@ -18,7 +18,7 @@ void health_reason_write(const struct health_reason *reason, const char *text, c
 	struct tm tm;
 
 	strftime(when, sizeof(when), TIME_FORMAT, gmtime_r(&at, &tm));
-	snprintf(buffer, size, MARK "%s] %s" INSTANCE "%s, %s", reason->check, text, reason->instance, when);
+	snprintf(buffer, size, REASON_MARK "%s] %s" INSTANCE "%s, %s", reason->check, text, reason->instance, when);
 }
 
 /* The last place of `part` in `text`, or NULL. */
@@ -33,10 +33,11 @@ static const char *last(const char *text, const char *part)
 
 bool health_reason_read(const char *text, struct health_reason *reason)
 {
-	const char *name = text + sizeof(MARK) - 1, *end, *instance, *comma;
+	const char *name = text + sizeof(REASON_MARK) - 1, *end, *instance, *comma;
 	struct tm tm = { 0 };
 
-	if (strncmp(text, MARK, sizeof(MARK) - 1) || !(end = strchr(name, ']')) || (size_t)(end - name) >= sizeof(reason->check))
+	if (strncmp(text, REASON_MARK, sizeof(REASON_MARK) - 1) || !(end = strchr(name, ']')) ||
+	    (size_t)(end - name) >= sizeof(reason->check))
 		return false;
 	snprintf(reason->check, sizeof(reason->check), "%.*s", (int)(end - name), name);
 	if (!(instance = last(end, INSTANCE)))

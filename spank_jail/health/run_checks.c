@@ -17,9 +17,9 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "native/base/trust.h"
 
@@ -42,14 +42,6 @@ struct running {
 	size_t length;
 	char text[HEALTH_TEXT_SIZE];
 };
-
-static long long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
 
 static void conclude(struct health_result *result, enum health_verdict verdict, const char *text)
 {
@@ -192,7 +184,7 @@ static bool start(struct running *run, const char *state, const char *node)
 	}
 	run->output = ends[0];
 	run->process = (int)syscall(SYS_pidfd_open, run->pid, 0);
-	run->until = now_ms() + check->limit_s * 1000LL;
+	run->until = clock_ms() + check->limit_s * 1000LL;
 	run->killed = false;
 	run->length = 0;
 	return true;
@@ -249,7 +241,7 @@ static void forget(struct running *run)
 	run->pid = 0;
 }
 
-static void look(struct running *run, const char *state)
+static void watch_check(struct running *run, const char *state)
 {
 	int status;
 
@@ -259,11 +251,11 @@ static void look(struct running *run, const char *state)
 		kill(-run->pid, SIGKILL);
 		judge(run, status);
 		forget(run);
-	} else if (now_ms() >= run->until && !run->killed) {
+	} else if (clock_ms() >= run->until && !run->killed) {
 		kill(-run->pid, SIGKILL);
 		run->killed = true;
-		run->until = now_ms() + END_MS;
-	} else if (now_ms() >= run->until) {
+		run->until = clock_ms() + END_MS;
+	} else if (clock_ms() >= run->until) {
 		scoped_free char *folder = text_format("%s/%s", state, run->check->name);
 		char text[HEALTH_TEXT_SIZE];
 		note_hung(folder, run->pid);
@@ -288,7 +280,7 @@ static void await_any(struct running *runs)
 		ready[n++] = (struct pollfd){ .fd = runs[i].process, .events = POLLIN };
 		ready[n++] = (struct pollfd){ .fd = runs[i].output, .events = POLLIN };
 	}
-	long long left = until - now_ms();
+	long long left = until - clock_ms();
 	poll(ready, n, left < 0 ? 0 : left > 200 ? 200 : (int)left);
 }
 
@@ -314,6 +306,6 @@ void health_run(const struct health_check *const *checks, size_t n, const char *
 		await_any(runs);
 		for (size_t i = 0; i < SIDE_BY_SIDE; i++)
 			if (runs[i].pid)
-				look(&runs[i], state);
+				watch_check(&runs[i], state);
 	}
 }

@@ -11,7 +11,7 @@
 
 #include "native/base/scoped.h"
 
-#define MOST_BYTES (64 * 1024)
+#define MOST_STATE_BYTES (64 * 1024)
 
 static bool read_entry(char *line, struct health_entry *entry)
 {
@@ -29,7 +29,7 @@ static bool read_entry(char *line, struct health_entry *entry)
 
 void health_state_read(struct health_state *state, const char *file)
 {
-	scoped_free char *text = text_read(AT_FDCWD, file, MOST_BYTES, NULL, &(struct jail_error){ 0 });
+	scoped_free char *text = text_read(AT_FDCWD, file, MOST_STATE_BYTES, NULL, &(struct jail_error){ 0 });
 	char *rest = text, *line;
 
 	*state = (struct health_state){ 0 };

@@ -13,7 +13,7 @@
 #include "controller.h"
 #include "native/base/scoped.h"
 
-#define MARK "[cellblock:health] "
+#define COMMENT_MARK "[cellblock:health] "
 
 static const char *word_of(char verdict)
 {
@@ -144,7 +144,7 @@ static void summarize(const struct health_turn *turn, enum health_standing stand
 	for (size_t i = 0; i < turn->config->n; i++)
 		passed += !turn->config->checks[i].off &&
 			  entry_of(turn->state, turn->config->checks[i].name)->verdict == HEALTH_PASSED;
-	scoped_free char *first = text_format(MARK "%u passed", passed);
+	scoped_free char *first = text_format(COMMENT_MARK "%u passed", passed);
 	text_append_string(text, first);
 	append_names(text, turn, HEALTH_FAILED);
 	append_names(text, turn, HEALTH_COULD_NOT_RUN);
@@ -170,7 +170,7 @@ int health_tell_comment(const struct health_turn *turn, enum health_standing sta
 		return -1;
 	if (!record.known)
 		return 0;
-	bool theirs = record.comment[0] && strcmp(record.comment, "(null)") && !text_starts(record.comment, MARK);
+	bool theirs = record.comment[0] && strcmp(record.comment, "(null)") && !text_starts(record.comment, COMMENT_MARK);
 	if (!theirs && strcmp(record.comment, text.text) && health_controller_comment(turn->node, text.text, err))
 		return -1;
 	scoped_fd fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);

@@ -25,9 +25,6 @@
 /* The PID namespace of a user's jobs, and its init, which the epilog of the last of them ends. */
 #define PIDS "pids"
 #define INIT "init"
-/* For processes that got SIGKILL to end: most do in some milliseconds. */
-#define END_LOOKS 4
-#define END_LOOK_MS 500
 
 /* Linux 6.11: NS_GET_TGID_FROM_PIDNS, a process's number in the caller's namespace. */
 #define INIT_OF_PID_NAMESPACE _IOR(0xb7, 7, int)
@@ -105,7 +102,7 @@ static void wait_for_end(int init, pid_t number, uid_t user, jail_user_release *
 {
 	struct pollfd ended = { .fd = init, .events = POLLIN };
 
-	for (int i = 0; i < END_LOOKS && !poll(&ended, 1, END_LOOK_MS); i++)
+	for (int i = 0; i < JAIL_END_LOOKS && !poll(&ended, 1, JAIL_END_LOOK_MS); i++)
 		release(number, user);
 }
 

@@ -25,6 +25,10 @@ pid_t jail_user_init(uid_t user);
 /* Has the processes of that namespace, whose init is `init`, end that SIGKILL does not end. */
 typedef void jail_user_release(pid_t init, uid_t user);
 
+/* How often and how long processes that got SIGKILL are waited for: most end in some milliseconds. */
+#define JAIL_END_LOOKS 4
+#define JAIL_END_LOOK_MS 500
+
 /* Ends that namespace, with all processes in it, unless the node has another job of `user` than `job`, which is gone:
  * what they started ends with the last of them, whoever its parent is by then. `release` is called while they do not end.
  * Returns 0 or -1. */

@@ -32,7 +32,7 @@
 #define SURELY_STARTED 60
 
 /* Appends `text` and moves on; the caller finds out at the end whether it fitted. */
-static size_t append(char *path, size_t used, const char *text, size_t length)
+static size_t append_text(char *path, size_t used, const char *text, size_t length)
 {
 	if (used + length < PATH_MAX)
 		memcpy(path + used, text, length);
@@ -48,7 +48,7 @@ static int expand(const char *pattern, const char *node, char path[PATH_MAX], st
 	host[strcspn(host, ".")] = '\0';
 	for (const char *c = pattern; *c; c++) {
 		if (c[0] != '%' || (c[1] != 'h' && c[1] != 'n')) {
-			used = append(path, used, c, 1);
+			used = append_text(path, used, c, 1);
 			continue;
 		}
 		const char *name = *++c == 'h' ? host : node;
@@ -56,7 +56,7 @@ static int expand(const char *pattern, const char *node, char path[PATH_MAX], st
 		if (!name || !*name || name[0] == '.' || strchr(name, '/'))
 			return jail_fail(err, NULL, 0, "SlurmdSpoolDir is \"%s\" and the name of this node is not known "
 					 "here; write spool=PATH in plugstack.conf", pattern);
-		used = append(path, used, name, strlen(name));
+		used = append_text(path, used, name, strlen(name));
 	}
 	if (used >= PATH_MAX)
 		return jail_fail(err, NULL, 0, "SlurmdSpoolDir is too long");

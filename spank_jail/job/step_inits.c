@@ -17,9 +17,6 @@
 #define INITS "step-inits"
 /* As many are kept, the newest of those that have not ended: a job may have any number of steps, few at a time. */
 #define MOST 256
-/* For processes that got SIGKILL to end: most do in some milliseconds. */
-#define END_LOOKS 4
-#define END_LOOK_MS 500
 
 static int open_noted(int directory, int flags)
 {
@@ -77,10 +74,10 @@ void jail_step_inits_end(int directory, uid_t user, jail_user_release *release)
 		if (ends[i].fd >= 0)
 			(void)syscall(SYS_pidfd_send_signal, ends[i].fd, SIGKILL, NULL, 0);
 	}
-	for (int look = 0; release && look < END_LOOKS; look++) {
+	for (int look = 0; release && look < JAIL_END_LOOKS; look++) {
 		left = 0;
 		for (size_t i = 0; i < count; i++)
-			if (ends[i].fd >= 0 && !poll(&ends[i], 1, left ? 0 : END_LOOK_MS)) {
+			if (ends[i].fd >= 0 && !poll(&ends[i], 1, left ? 0 : JAIL_END_LOOK_MS)) {
 				release(inits[i].number, user);
 				left++;
 			}

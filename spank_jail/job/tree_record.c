@@ -65,7 +65,7 @@ static int identify(int dir, const char *path, bool content, struct identity *id
 	return 0;
 }
 
-static int append(struct jail_record *record, const void *data, size_t size, struct jail_error *err)
+static int append_record(struct jail_record *record, const void *data, size_t size, struct jail_error *err)
 {
 	if (record->size + size > record->capacity) {
 		size_t capacity = (record->capacity + size) * 2 + 1024;
@@ -85,7 +85,7 @@ static int append_part(struct jail_record *record, enum part part, const struct 
 {
 	const struct part_head head = { part, strlen(text) + 1, *identity };
 
-	return append(record, &head, sizeof(head), err) || append(record, text, head.length, err) ? -1 : 0;
+	return append_record(record, &head, sizeof(head), err) || append_record(record, text, head.length, err) ? -1 : 0;
 }
 
 int jail_record_begin(struct jail_record *record, int plan, int root, struct jail_error *err)
@@ -96,7 +96,7 @@ int jail_record_begin(struct jail_record *record, int plan, int root, struct jai
 	record->mounts = -1;
 	if (identify(plan, "", true, &header.plan) || identify(root, "", false, &header.root))
 		return jail_fail(err, "statx", errno, "cannot look at the mount plan or the jail root");
-	return append(record, &header, sizeof(header), err);
+	return append_record(record, &header, sizeof(header), err);
 }
 
 int jail_record_add_text(struct jail_record *record, const char *text, struct jail_error *err)

@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/sys.h"
 #include "account_copy.h"
 
@@ -66,11 +67,8 @@ struct said {
 
 static time_t now_s(void)
 {
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	/* Never 0, which means never. */
-	return now.tv_sec + 1;
+	return clock_s() + 1;
 }
 
 /* One line, when it is news and the last one is long enough ago. */

@@ -17,6 +17,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
+
 #define PROGRAM "node-supervise"
 #define FIRST_WAIT_MS 200L
 #define LONGEST_WAIT_MS 5000L
@@ -48,14 +50,6 @@ struct daemon {
 	long failures; /* since then, without a break */
 };
 
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000L + now.tv_nsec / 1000000L;
-}
-
 static sigset_t watched(void)
 {
 	static const int signals[] = { SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD };
@@ -86,9 +80,9 @@ static int next_signal(struct daemon *daemon, long ms)
 /* Until the time is over or the end is asked for. */
 static void pause_ms(struct daemon *daemon, long ms)
 {
-	long end = now_ms() + ms;
+	long end = clock_ms() + ms;
 
-	for (long left = ms; left > 0 && !daemon->asked; left = end - now_ms())
+	for (long left = ms; left > 0 && !daemon->asked; left = end - clock_ms())
 		next_signal(daemon, left);
 }
 
@@ -116,10 +110,10 @@ static void start(struct daemon *daemon)
 			daemon->pid = pid;
 			return;
 		}
-		if (!said_at || now_ms() - said_at >= SAY_EVERY_MS) {
+		if (!said_at || clock_ms() - said_at >= SAY_EVERY_MS) {
 			fprintf(stderr, PROGRAM ": %s: no process can be started: %s; trying again\n", daemon->name,
 				strerror(errno));
-			said_at = now_ms();
+			said_at = clock_ms();
 		}
 		pause_ms(daemon, FIRST_WAIT_MS);
 	}
@@ -179,9 +173,9 @@ static int supervise(struct daemon *daemon)
 		start(daemon);
 		if (!daemon->pid)
 			return 0;
-		long started = now_ms();
+		long started = clock_ms();
 		int status = run(daemon);
-		long ran_ms = now_ms() - started;
+		long ran_ms = clock_ms() - started;
 		if (daemon->asked || !exit_status(status))
 			return exit_status(status);
 		daemon->proven = daemon->proven || ran_ms >= daemon->stable_ms;

@@ -34,7 +34,7 @@ static struct spank_option table[N_OPTIONS] = {
 	  (char *)"run in the jail, where the administrator leaves it to users", 2, ASKED, read_option },
 };
 
-static const struct jail_arguments *known;  /* the arguments, where a job is submitted */
+static const struct jail_arguments *submission_arguments; /* where a job is submitted */
 static struct jail_options submitted;       /* the options, there */
 static char *values[N_OPTIONS];             /* as text; NULL: not given */
 static bool bridged[N_OPTIONS];             /* its SLURM_VARIABLE is our doing */
@@ -70,15 +70,15 @@ static int check_one(int option, const char *value, struct jail_error *err)
 {
 	struct jail_options alone = { 0 };
 
-	if (!known)
+	if (!submission_arguments)
 		return jail_fail(err, NULL, 0, "the plugin's arguments in plugstack.conf are wrong; slurmd's log says how");
 	if (parse(option, value, &submitted, err))
 		return -1;
 	if (option == NO_JAIL)
-		return submitted.no_jail ? check_listed(known, geteuid(), err) : 0;
+		return submitted.no_jail ? check_listed(submission_arguments, geteuid(), err) : 0;
 	alone = submitted;
 	alone.no_jail = false; /* together: once all are read */
-	return jail_options_check(&alone, known, err);
+	return jail_options_check(&alone, submission_arguments, err);
 }
 
 /* The callback of all. On the node a failure would be logged and forgotten by Slurm, so the text is
@@ -133,7 +133,7 @@ int jail_input_register(spank_t spank, const struct jail_arguments *arguments, s
 {
 	spank_context_t context = spank_context();
 
-	known = arguments;
+	submission_arguments = arguments;
 	for (int option = 0; option < N_OPTIONS; option++)
 		if (spank_option_register(spank, &table[option]))
 			return jail_fail(err, NULL, 0, "Slurm does not take the option --%s", table[option].name);
@@ -151,14 +151,14 @@ int jail_input_submit(struct jail_error *err)
 		if (bridged[option])
 			unsetenv(variable(SLURM_VARIABLE, option, false, name));
 	}
-	if (!known)
+	if (!submission_arguments)
 		return 0;
-	if (jail_options_check(&submitted, known, err))
+	if (jail_options_check(&submitted, submission_arguments, err))
 		return -1;
 	/* salloc runs nothing itself: its steps bring their own. */
 	if (!submitted.no_jail || allocates)
 		return 0;
-	if (jail_ticket_make(known->tickets, ticket, err))
+	if (jail_ticket_make(submission_arguments->tickets, ticket, err))
 		return jail_error_at(err, "--no-jail", 0, NULL);
 	return setenv(TICKET_VARIABLE, ticket, 1) ? jail_fail(err, "setenv", errno, "cannot hand over the ticket") : 0;
 }
@@ -166,7 +166,7 @@ int jail_input_submit(struct jail_error *err)
 void jail_input_submitted(void)
 {
 	if (ticket[0] && spank_context() == S_CTX_LOCAL)
-		jail_ticket_drop(known->tickets, ticket);
+		jail_ticket_drop(submission_arguments->tickets, ticket);
 }
 
 int jail_input_user(spank_t spank, struct jail_user *user, struct jail_error *err)
@@ -193,7 +193,8 @@ int jail_input_options(struct jail_options *options, struct jail_error *err)
 
 int jail_input_read(spank_t spank, struct jail_options *options, struct jail_error *err)
 {
-	if (jail_input_user(spank, &options->user, err) || (known && jail_options_check_user(&options->user, known, err)))
+	if (jail_input_user(spank, &options->user, err) ||
+	    (submission_arguments && jail_options_check_user(&options->user, submission_arguments, err)))
 		return -1;
 	return jail_input_options(options, err);
 }

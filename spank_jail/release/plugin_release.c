@@ -5,6 +5,7 @@
  * what `slurmd -V` prints. The plugin is read as data: to load it would need the slurmd it was built for.
  * Linked statically: it runs in images whose C library is not the compiler's.
  */
+#define _GNU_SOURCE
 #include <elf.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -19,14 +19,14 @@
 /* In s. A container that was made anew has another address; asked is when somebody comes who is not known. */
 #define ASKED_EVERY_S 1
 
-static char *names;
+static char *host_names;
 static struct in6_addr known[MOST];
-static size_t count;
+static size_t n_known;
 static time_t asked;
 
 void jail_peers_set(const char *hosts)
 {
-	names = hosts && *hosts ? strdup(hosts) : NULL;
+	host_names = hosts && *hosts ? strdup(hosts) : NULL;
 }
 
 /* IPv4 as IPv6 writes it. Returns whether it is either. */
@@ -52,16 +52,16 @@ static void look_up(const char *name)
 
 	if (getaddrinfo(name, NULL, &hints, &found))
 		return;
-	for (const struct addrinfo *one = found; one && count < MOST; one = one->ai_next)
-		count += read_address(one->ai_addr, &known[count]);
+	for (const struct addrinfo *one = found; one && n_known < MOST; one = one->ai_next)
+		n_known += read_address(one->ai_addr, &known[n_known]);
 	freeaddrinfo(found);
 }
 
 static void look_all_up(void)
 {
-	char *list = strdup(names), *rest = NULL;
+	char *list = strdup(host_names), *rest = NULL;
 
-	count = 0;
+	n_known = 0;
 	for (char *name = list ? strtok_r(list, " ", &rest) : NULL; name; name = strtok_r(NULL, " ", &rest))
 		look_up(name);
 	free(list);
@@ -69,7 +69,7 @@ static void look_all_up(void)
 
 static bool is_among(const struct in6_addr *address)
 {
-	for (size_t i = 0; i < count; i++)
+	for (size_t i = 0; i < n_known; i++)
 		if (!memcmp(&known[i], address, sizeof(*address)))
 			return true;
 	return false;
@@ -82,11 +82,11 @@ bool jail_peers_is_known(int fd)
 	struct in6_addr address;
 	struct timespec now;
 
-	if (!names || getpeername(fd, (struct sockaddr *)&peer, &size) || !read_address((struct sockaddr *)&peer, &address) ||
+	if (!host_names || getpeername(fd, (struct sockaddr *)&peer, &size) || !read_address((struct sockaddr *)&peer, &address) ||
 	    is_among(&address))
 		return true;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (count && now.tv_sec - asked < ASKED_EVERY_S)
+	if (n_known && now.tv_sec - asked < ASKED_EVERY_S)
 		return false;
 	asked = now.tv_sec;
 	look_all_up();

@@ -13,8 +13,8 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
+#include "native/base/clock.h"
 #include "spank_jail/guards/common/client_addresses.h"
 
 /* A service that has a few hundred connections has no larger numbers. */
@@ -38,14 +38,6 @@ struct reason {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct connection connections[MOST_FILES];
 static size_t open_ones, limit;
-
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000L + now.tv_nsec / 1000000;
-}
 
 /* Who is at the other end: an address, or on this node a user. */
 static void read_peer(int fd, unsigned char peer[8])
@@ -113,7 +105,7 @@ static void end(int fd)
 
 static void end_another(int new)
 {
-	const long now = now_ms();
+	const long now = clock_ms();
 	struct reason best = { 0 };
 	int found = -1;
 
@@ -137,7 +129,7 @@ void jail_crowd_limit(size_t most)
 
 void jail_crowd_add(int fd)
 {
-	struct connection connection = { .is_open = true, .since_ms = now_ms() };
+	struct connection connection = { .is_open = true, .since_ms = clock_ms() };
 
 	if (!limit || fd < 0 || fd >= MOST_FILES)
 		return;

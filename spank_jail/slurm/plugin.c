@@ -27,6 +27,7 @@
 #include "spank_jail/guards/step/pmix.h"
 #include "spank_jail/guards/step/stuck_processes.h"
 #include "spank_jail/job/sessions.h"
+#include "allocation_end.h"
 #include "choice.h"
 #include "configuration.h"
 #include "failure.h"
@@ -54,7 +55,7 @@ EXPORT spank_f slurm_spank_init, slurm_spank_init_post_opt, slurm_spank_user_ini
 
 /* One step a process: slurmstepd runs nothing else. What it holds open goes with the process: taking
  * namespaces and trees apart waits for RCU grace periods. */
-static struct jail_step step = {
+static struct jail_step this_step = {
 	.window = JAIL_WINDOW_CLOSED,
 	.namespace = -1,
 	.pids = -1,
@@ -63,7 +64,7 @@ static struct jail_step step = {
 	.presence = -1,
 	.place = -1,
 };
-static struct jail_failure failure;
+static struct jail_failure step_failure;
 /* What this thread forks once the tasks are there runs for the user; what others do, for Slurm. */
 static pthread_t manager;
 static bool tasks_forked;
@@ -72,8 +73,8 @@ static bool left_alone = true; /* until init_post_opt finds a step that is to be
 /* Where MPI plugins make directories, in the window that is open by now. Root's jobs have no way there. */
 static void name_spool(void)
 {
-	if (step.user && step.spool.path[0])
-		jail_mpi_spool(step.spool.path);
+	if (this_step.user && this_step.spool.path[0])
+		jail_mpi_spool(this_step.spool.path);
 }
 
 /* A failure now would reach the log alone (Slurm has not connected the job's streams yet), and drain the
@@ -82,12 +83,12 @@ static void name_spool(void)
 static int open_fallback(void)
 {
 	struct jail_error err;
-	int opened = jail_step_open_fallback(&step, jail_failure_needs_volume(&failure, &step), &err);
+	int opened = jail_step_open_fallback(&this_step, jail_failure_needs_volume(&step_failure, &this_step), &err);
 
 	if (opened < 0)
 		jail_failure_report(&err);
 	name_spool();
-	return opened > 0 ? ESPANK_SUCCESS : jail_failure_result(&failure);
+	return opened > 0 ? ESPANK_SUCCESS : jail_failure_result(&step_failure);
 }
 
 /* Ends a task that must not run: whatever Slurm makes of a hook's result, and even if the plugin is
@@ -112,9 +113,9 @@ static long microseconds_since(const struct timespec *start)
 static int init_client(spank_t spank, int ac, char *av[])
 {
 	struct jail_error err;
-	bool wrong = jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+	bool wrong = jail_arguments_parse(ac, (const char *const *)av, &this_step.arguments, &err);
 
-	return jail_input_register(spank, wrong ? NULL : &step.arguments, &err) ? jail_failure_report(&err)
+	return jail_input_register(spank, wrong ? NULL : &this_step.arguments, &err) ? jail_failure_report(&err)
 										: ESPANK_SUCCESS;
 }
 
@@ -126,8 +127,8 @@ static bool is_client(void)
 /* Where the jail is for some, slurmd does for the others what it did before: sbcast writes where it did. */
 static void guard_slurmd(bool read)
 {
-	if (!read || !jail_selection_is_given(&step.arguments.only))
-		jail_guard_slurmd(read ? step.arguments.bcast : JAIL_BCAST);
+	if (!read || !jail_selection_is_given(&this_step.arguments.only))
+		jail_guard_slurmd(read ? this_step.arguments.bcast : JAIL_BCAST);
 	if (jail_configuration_su_is_outside())
 		slurm_error(NAME "`sbatch --get-user-env` and `--export=NONE` run a user's profile outside the jail: add the line "
 			    "\"session required pam_jail.so\" to /etc/pam.d/su-l, with the arguments of /etc/pam.d/sshd's");
@@ -142,17 +143,17 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
 		return init_client(spank, ac, av);
 	if (context != S_CTX_REMOTE && context != S_CTX_SLURMD && context != S_CTX_JOB_SCRIPT)
 		return ESPANK_SUCCESS;
-	bool read = !jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+	bool read = !jail_arguments_parse(ac, (const char *const *)av, &this_step.arguments, &err);
 	if (context == S_CTX_SLURMD)
 		guard_slurmd(read);
 	if (read && !jail_configuration_check(&err) &&
-	    (context != S_CTX_REMOTE || !jail_input_register(spank, &step.arguments, &err)))
+	    (context != S_CTX_REMOTE || !jail_input_register(spank, &this_step.arguments, &err)))
 		return ESPANK_SUCCESS;
 	if (context != S_CTX_REMOTE)
 		return jail_failure_report(&err);
 	/* Slurm may shrug at a plugin that fails to initialize, by version and by plugstack.conf, and run the
 	 * step without its hooks: outside. */
-	jail_failure_remember(&failure, &err);
+	jail_failure_remember(&step_failure, &err);
 	return ESPANK_SUCCESS;
 }
 
@@ -160,13 +161,13 @@ int slurm_spank_init(spank_t spank, int ac, char *av[])
  * or it has none, and the step must not run. */
 static int read_options(spank_t spank, bool *outside, struct jail_error *err)
 {
-	if (jail_input_read(spank, &step.options, err))
+	if (jail_input_read(spank, &this_step.options, err))
 		return -1;
-	if (!step.options.no_jail)
+	if (!this_step.options.no_jail)
 		return 0;
-	if (jail_input_outside(spank, step.job, step.step, &step.options, &step.arguments, err))
+	if (jail_input_outside(spank, this_step.job, this_step.step, &this_step.options, &this_step.arguments, err))
 		return -1;
-	slurm_info(NAME "--no-jail: uid %u runs outside the jail", (unsigned)step.options.user.uid);
+	slurm_info(NAME "--no-jail: uid %u runs outside the jail", (unsigned)this_step.options.user.uid);
 	*outside = true;
 	return 0;
 }
@@ -178,10 +179,10 @@ static int prepare_job(spank_t spank)
 {
 	struct jail_error err;
 
-	if (!failure.line[0] && !jail_input_read(spank, &step.options, &err) && !step.options.no_jail &&
-	    jail_step_prepare(&step, &err))
-		jail_failure_remember(&failure, &err);
-	jail_failure_drain(&failure, step.node);
+	if (!step_failure.line[0] && !jail_input_read(spank, &this_step.options, &err) && !this_step.options.no_jail &&
+	    jail_step_prepare(&this_step, &err))
+		jail_failure_remember(&step_failure, &err);
+	jail_failure_drain(&step_failure, this_step.node);
 	if (jail_job_mounts_sweep(jail_controller_job_is_over, jail_stuck_leave, &err))
 		jail_failure_report(&err);
 	return ESPANK_SUCCESS;
@@ -196,14 +197,14 @@ static bool is_manager(void)
  * and counts what it uses as ever. */
 static void fork_begins(void)
 {
-	if (!left_alone && is_manager() && step.window.home < 0)
-		jail_step_fork_begin(&step);
+	if (!left_alone && is_manager() && this_step.window.home < 0)
+		jail_step_fork_begin(&this_step);
 }
 
 static void fork_ended(void)
 {
-	if (!left_alone && is_manager() && step.window.home < 0)
-		jail_step_fork_end(&step);
+	if (!left_alone && is_manager() && this_step.window.home < 0)
+		jail_step_fork_end(&this_step);
 }
 
 /* What the manager forks after the tasks runs for the user: `srun --task-epilog` and TaskEpilog are executed without a
@@ -217,14 +218,14 @@ static void child_begins(void)
 	if (left_alone)
 		return;
 	if (!is_manager()) {
-		jail_step_fork_outside(&step);
+		jail_step_fork_outside(&this_step);
 		return;
 	}
 	if (!tasks_forked)
 		return;
-	if (step.pids >= 0 && !jail_pid_entered())
+	if (this_step.pids >= 0 && !jail_pid_entered())
 		_exit(1);
-	if ((user && sys_thread_seteuid(0)) || jail_step_enter(&step, &err) || (user && sys_thread_seteuid(user)))
+	if ((user && sys_thread_seteuid(0)) || jail_step_enter(&this_step, &err) || (user && sys_thread_seteuid(user)))
 		_exit(1);
 }
 
@@ -249,49 +250,50 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 	(void)ac;
 	(void)av;
 	if (is_client()) {
+		jail_allocation_end_tell();
 		if (jail_new_accounts_wait())
 			jail_new_association_wait();
 		return jail_input_submit(&err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	}
 	if (!spank_remote(spank))
 		return ESPANK_SUCCESS;
-	if (spank_get_item(spank, S_JOB_ID, &step.job) || spank_get_item(spank, S_JOB_STEPID, &step.step) ||
-	    spank_get_item(spank, S_JOB_UID, &step.user)) {
+	if (spank_get_item(spank, S_JOB_ID, &this_step.job) || spank_get_item(spank, S_JOB_STEPID, &this_step.step) ||
+	    spank_get_item(spank, S_JOB_UID, &this_step.user)) {
 		left_alone = false;
 		jail_fail(&err, NULL, 0, "Slurm does not say which job and step this is, and whose");
 		return jail_failure_report(&err);
 	}
-	jail_step_hear(&step, spank);
-	if (!failure.line[0] && jail_choice_make(spank, &step, &outside, &err))
-		jail_failure_remember(&failure, &err);
+	jail_step_hear(&this_step, spank);
+	if (!step_failure.line[0] && jail_choice_make(spank, &this_step, &outside, &err))
+		jail_failure_remember(&step_failure, &err);
 	if (outside)
 		return ESPANK_SUCCESS;
-	jail_guard_ending(step.user);
+	jail_guard_ending(this_step.user);
 	jail_node_counters_open(JAIL_NODE_COUNTERS);
 	/* It runs nothing of the user's, and has neither user_init nor a task hook to come back by. */
-	if (step.step == SLURM_EXTERN_CONT)
+	if (this_step.step == SLURM_EXTERN_CONT)
 		return prepare_job(spank);
-	if (!failure.line[0] && (jail_mpi_guard(step.user, &err) || jail_mpi_guard_peers(step.user, &err) ||
-				 jail_pmix_guard(step.user, &err) || read_options(spank, &outside, &err)))
-		jail_failure_remember(&failure, &err);
+	if (!step_failure.line[0] && (jail_mpi_guard(this_step.user, &err) || jail_mpi_guard_peers(this_step.user, &err) ||
+				      jail_pmix_guard(this_step.user, &err) || read_options(spank, &outside, &err)))
+		jail_failure_remember(&step_failure, &err);
 	left_alone = outside;
 	if (left_alone)
-		return jail_mpi_outside(&step, &err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
+		return jail_mpi_outside(&this_step, &err) ? jail_failure_report(&err) : ESPANK_SUCCESS;
 	if (follow_forks())
 		return JAIL_FAILED;
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	if (!failure.line[0] && jail_step_open(&step, &err))
-		jail_failure_remember(&failure, &err);
-	jail_failure_drain(&failure, step.node);
-	if (failure.line[0]) {
-		jail_failure_count(&failure);
+	if (!step_failure.line[0] && jail_step_open(&this_step, &err))
+		jail_failure_remember(&step_failure, &err);
+	jail_failure_drain(&step_failure, this_step.node);
+	if (step_failure.line[0]) {
+		jail_failure_count(&step_failure);
 		return open_fallback();
 	}
 	name_spool();
 	/* Without it a wait for a user's FIFO lasts until somebody opens its other end: no reason to fail the step. */
-	if (jail_watch_start(step.job, step.window.home, &err))
+	if (jail_watch_start(this_step.job, this_step.window.home, &err))
 		jail_failure_report(&err);
-	slurm_debug(NAME "%s in %ld us", step.found ? "opened" : "built", microseconds_since(&start));
+	slurm_debug(NAME "%s in %ld us", this_step.found ? "opened" : "built", microseconds_since(&start));
 	return ESPANK_SUCCESS;
 }
 
@@ -307,13 +309,13 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	jail_watch_stop();
-	if (!failure.line[0] && step.user && jail_streams_avoid(step.spool.path, &err))
-		jail_failure_remember(&failure, &err);
-	if (jail_step_return(&step, &err))
+	if (!step_failure.line[0] && this_step.user && jail_streams_avoid(this_step.spool.path, &err))
+		jail_failure_remember(&step_failure, &err);
+	if (jail_step_return(&this_step, &err))
 		return jail_failure_report(&err);
-	jail_failure_count(&failure);
-	if (failure.line[0])
-		return jail_failure_tell(&failure, &step);
+	jail_failure_count(&step_failure);
+	if (step_failure.line[0])
+		return jail_failure_tell(&step_failure, &this_step);
 	slurm_debug(NAME "slurmstepd back outside in %ld us", microseconds_since(&start));
 	return ESPANK_SUCCESS;
 }
@@ -328,10 +330,10 @@ int slurm_spank_task_init_privileged(spank_t spank, int ac, char *av[])
 	(void)av;
 	if (left_alone)
 		return ESPANK_SUCCESS;
-	if (failure.line[0])
+	if (step_failure.line[0])
 		end_task(NULL);
 	clock_gettime(CLOCK_MONOTONIC, &start);
-	if (jail_step_enter(&step, &err))
+	if (jail_step_enter(&this_step, &err))
 		end_task(&err);
 	slurm_debug(NAME "task entered in %ld us", microseconds_since(&start));
 	return ESPANK_SUCCESS;
@@ -344,7 +346,7 @@ int slurm_spank_task_init(spank_t spank, int ac, char *av[])
 	(void)spank;
 	(void)ac;
 	(void)av;
-	if (!left_alone && jail_step_confine(&step, &err))
+	if (!left_alone && jail_step_confine(&this_step, &err))
 		end_task(&err);
 	return ESPANK_SUCCESS;
 }
@@ -368,18 +370,18 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	if (spank_get_item(spank, S_JOB_ID, &job))
 		return ESPANK_SUCCESS;
 	/* Here slurm_spank_init is not called. */
-	bool read = !jail_arguments_parse(ac, (const char *const *)av, &step.arguments, &err);
+	bool read = !jail_arguments_parse(ac, (const char *const *)av, &this_step.arguments, &err);
 	bool known = !spank_get_item(spank, S_JOB_UID, &user);
 	if (!read)
 		jail_failure_report(&err);
-	if (read && known && jail_choice_was_outside(&step.arguments, job, user))
+	if (read && known && jail_choice_was_outside(&this_step.arguments, job, user))
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, jail_stuck_leave, &err))
 		jail_failure_report(&err);
 	if (!known || !user || jail_job_user_has_another(job, user))
 		return ESPANK_SUCCESS;
-	if (read && jail_bcast_sweep(step.arguments.bcast, user, &err))
+	if (read && jail_bcast_sweep(this_step.arguments.bcast, user, &err))
 		jail_failure_report(&err);
 	jail_sessions_end(user);
 	return ESPANK_SUCCESS;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The jail's SPANK plugin in srun: starts the guard of srun's MPI server before tasks are launched. srun calls it, from the
  * library that plugin.c is in. */
+#define _GNU_SOURCE
 #include <slurm/spank.h>
 
 #include "spank_jail/guards/step/mpi_peers.h"

@@ -155,7 +155,7 @@ static void take(int listener)
 }
 
 /* Closes a connection that brings no token. Returns whether more is to come. */
-static bool hear(struct speed_peers *peers, struct arrival *one)
+static bool hear_from(struct speed_peers *peers, struct arrival *one)
 {
 	char expected[GREETING];
 	ssize_t n = recv(one->fd, one->line + one->said, GREETING - one->said, 0);
@@ -189,7 +189,7 @@ static int accept_from(struct speed_peers *peers, size_t other)
 		if (poll(ready, arrived + 1, 1000) <= 0)
 			continue;
 		for (size_t i = arrived; i > 0; i--)
-			if (ready[i].revents && !hear(peers, &arrivals[i - 1]))
+			if (ready[i].revents && !hear_from(peers, &arrivals[i - 1]))
 				forget(i - 1);
 		if (ready[0].revents)
 			take(peers->listener);

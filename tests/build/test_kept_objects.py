@@ -74,7 +74,7 @@ class Workshop:
         command = ["make", "-C", self.upper / "src/a", f"BUILD={self.upper}/src/build"]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         self.kept.keep()
-        return sorted(word[3:] for word in said.split() if word.endswith(".c"))
+        return sorted(word.removeprefix("../") for word in said.split() if word.endswith(".c"))
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,27 @@ def test_a_change_compiles_what_it_reaches(tmp_path: Path) -> None:
     assert Workshop(tmp_path, **changed).compile() == ["a/two.c"]
     assert Workshop(tmp_path, **{"a/one.h": "#define ONE 11\n"}).compile() == ["a/one.c", "b/plugin.c"]
     assert Workshop(tmp_path).compile() == []
+
+
+def test_a_folder_that_is_compiled_in_one_go_is_kept_whole(tmp_path: Path) -> None:
+    together = """\
+BUILD = /none
+$(BUILD)/program: $(BUILD)/objects/a.o $(BUILD)/objects/b.o
+\tld -r -o $@ $^
+$(BUILD)/objects/a.o: ../a/one.c ../a/one.h ../a/two.c
+$(BUILD)/objects/b.o: ../b/plugin.c ../a/one.h
+$(BUILD)/objects/%.o:
+\t@mkdir -p $(@D)
+\tprintf '#include "%s"\\n' $(patsubst ../%,%,$(filter %.c,$^)) | gcc -iquote .. -I ../include -x c -c -o $@ -
+"""
+    makefile = {"a/Makefile": together}
+    assert Workshop(tmp_path, **makefile).compile() == ALL
+    assert Workshop(tmp_path, **makefile).compile() == []
+    changed = {"a/two.c": "int two(void) { return 22; }\n", **makefile}
+    assert Workshop(tmp_path, **changed).compile() == ["a/one.c", "a/two.c"]
+    assert Workshop(tmp_path, toolchain(slurm="25.11"), **makefile).compile() == ["b/plugin.c"]
+    added = {"a/three.c": "int three(void) { return 3; }\n", **makefile}
+    assert "a/one.c" in Workshop(tmp_path, **added).compile()
 
 
 def test_what_was_put_back_is_what_was_compiled(tmp_path: Path) -> None:

@@ -51,6 +51,10 @@ def installed(*arguments: str) -> subprocess.CompletedProcess[str]:
         ("shell", "--help"),
         ("targets",),
         ("targets", "--json"),
+        ("frobnicate",),
+        ("bulid", "--help"),
+        ("stauts", "--json"),
+        ("",),
     ],
 )
 def test_nothing_is_installed_for_an_answer_that_is_known(fresh: Path, arguments: tuple[str, ...]) -> None:
@@ -71,7 +75,6 @@ def test_nothing_is_installed_for_an_answer_that_is_known(fresh: Path, arguments
     "arguments",
     [
         ["shell", "ls", "--help"],
-        ["bulid", "--help"],
         ["jail", "nope", "--help"],
         ["build", "--", "--help"],
         ["build"],

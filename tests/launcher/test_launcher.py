@@ -118,13 +118,13 @@ def test_tests_that_are_named_bring_what_they_need(tmp_path: Path, monkeypatch: 
     assert groups("a/test_one.py") == ["python", "unit"]
 
 
-def test_without_a_compiler_no_part_in_c_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parts_in_c_are_those_that_can_be_compiled_and_are_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[list[str], object]] = []
     monkeypatch.setattr(launcher_install, "_run", lambda command, *rest: ran.append((command, rest[-1])))
     for groups in (["python", "unit"], ["python", "compile", "core"]):
         launcher_install._pip(paths.PROJECT, groups, 0)
     last = [(command[-1].removeprefix(str(paths.PROJECT)), variables) for command, variables in ran[1::2]]
-    assert last == [("[unit]", {"CELLBLOCK_WITHOUT_C": "1"}), ("", {})]
+    assert last == [("[unit]", {"CELLBLOCK_WITHOUT_C": "1"}), ("", {"CELLBLOCK_WITHOUT_TESTS": "1"})]
 
 
 def test_the_version_is_told_before_anything_is_installed(tmp_path: Path) -> None:

@@ -26,14 +26,16 @@ class Machine:
         self.lists.mkdir()
         self.has_network = True
         self.ran: list[str] = []
+        self.said = ""
 
-    def run(self, command: list[str], what: str) -> None:
+    def run(self, command: list[str], what: str) -> str:
         """In the place of apt-get."""
         self.ran.append(command[-1])
         if command[-1] == "update":
             if not self.has_network:
                 raise install.InstallError(f"cannot {what}: no network\n  next: wait")
             (self.lists / "debian_main_binary-amd64_Packages.lz4").touch()
+        return self.said
 
     def available(self, packages: list[str]) -> Available:
         """In the place of apt-cache and dpkg-query."""
@@ -83,3 +85,36 @@ def test_without_a_network_what_is_optional_is_left_out(
 def test_who_is_not_root_goes_on_without_what_is_optional(machine: Machine) -> None:
     install.install_system_packages(_GROUPS, is_root=False)
     assert machine.ran == []
+
+
+NO_NETWORK = """\
+Err:1 http://deb.example.org/debian forky InRelease
+  Temporary failure resolving 'deb.example.org'
+Reading package lists...
+W: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease  Temporary failure resolving 'deb'
+W: Some index files failed to download. They have been ignored, or old ones used instead.
+"""
+EXPIRED = "W: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease  the key has expired\n"
+
+
+@pytest.mark.parametrize(
+    ("said", "cause", "next_step"),
+    [
+        (NO_NETWORK, "| W: Failed to fetch http://deb.example.org", "this looks like no network"),
+        (EXPIRED, "the key has expired", "mend what the lines above name in /etc/apt"),
+        ("Reading package lists...\n", "apt offers no buildah", "enable the archive component"),
+    ],
+)
+def test_lists_that_could_not_be_fetched_are_named_where_packages_lack(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, said: str, cause: str, next_step: str
+) -> None:
+    # Without a network apt-get update ends with status 0, having said so.
+    machine.said = said
+    monkeypatch.setattr(system_packages, "available", lambda _: Available(frozenset(), {}))
+    with pytest.raises(install.InstallError) as raised:
+        install.install_system_packages(["core"], is_root=True)
+    message, _, told_next = str(raised.value).partition("\n  next: ")
+    assert message.startswith("apt offers no buildah, which makes and commits images")
+    assert cause in message
+    assert told_next.startswith(next_step)
+    assert machine.ran == ["update"]

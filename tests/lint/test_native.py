@@ -135,6 +135,31 @@ def declared_elsewhere(texts: Mapping[str, str]) -> list[str]:
     ]
 
 
+def own_names(text: str) -> set[str]:
+    """The macros of a source, and its static variables."""
+    text = without_comments(text)
+    names = set(re.findall(r"^#define (\w+)", text, re.MULTILINE))
+    names.update(re.findall(r"^\} (\w+)(?:\[.*?\])*(?: =|;)", text, re.MULTILINE))
+    for declared in re.findall(r"^static ([^;={(\n]+?)(?: =|;)", text, re.MULTILINE):
+        names.update(re.findall(r"(\w+)(?:\[[^]]*\])*(?:,|$)", declared))
+    for declared in re.findall(r"^static [\w *]+(\(\*[^;={\n]+?)(?: =|;)", text, re.MULTILINE):
+        names.update(re.findall(r"\(\*(\w+)", declared))
+    return names - {"_GNU_SOURCE"}
+
+
+def shared_names(texts: Mapping[str, str]) -> list[str]:
+    """Macros and variables of one name that two sources of a folder have.
+
+    Where a folder is compiled in one go they are one. No compiler says so if both have the same value, or
+    none.
+    """
+    owners: dict[tuple[Path, str], list[str]] = {}
+    for path, text in texts.items():
+        for name in own_names(text):
+            owners.setdefault((Path(path).parent, name), []).append(path)
+    return sorted(f"{name}: {', '.join(paths)}" for (_, name), paths in owners.items() if len(paths) > 1)
+
+
 def first_comment(text: str) -> str:
     """What a file begins with behind its licence, as one line; empty when that is no comment."""
     text = re.sub(r"\A/\* SPDX-License-Identifier: [^\n]* \*/\n", "", text)
@@ -179,6 +204,32 @@ def test_files_include_each_other_in_no_circle() -> None:
 
 def test_headers_lie_with_what_implements_them() -> None:
     assert declared_elsewhere(sources()) == []
+
+
+def test_names_are_unique_in_a_folder() -> None:
+    # Three programs, of which each is compiled apart.
+    apart = Path("spank_jail/node")
+    assert (
+        shared_names(
+            {
+                path: text
+                for path, text in sources().items()
+                if path.endswith(".c") and Path(path).parent != apart
+            }
+        )
+        == []
+    )
+
+
+def test_each_source_asks_for_all_of_the_c_library_first() -> None:
+    """One that did not would be another source where it is compiled behind one that does."""
+    alone = ("spank_jail/init/", "spank_jail/stubs/")
+    heads = {path: text.partition("#include")[0] for path, text in sources().items() if path.endswith(".c")}
+    assert [
+        path
+        for path, head in heads.items()
+        if "#define _GNU_SOURCE\n" not in head and not path.startswith(alone)
+    ] == []
 
 
 def test_each_source_begins_with_what_it_does_and_who_calls_it() -> None:
@@ -228,6 +279,18 @@ def test_a_function_that_is_implemented_elsewhere_is_told() -> None:
         "enroot/a/y.c": "char *there(void)\n{\n}\n",
     }
     assert declared_elsewhere(texts) == ["native/a/x.h declares there"]
+
+
+def test_a_name_that_two_sources_of_a_folder_have_is_told() -> None:
+    texts = {
+        "native/a/x.c": "static int at, *of[2];\nstatic const char *names[] = {\n\t0,\n};\n#define MOST 1\n",
+        "native/a/y.c": "static int of;\nstatic struct {\n\n} names;\n#define MOST 1\nstatic int at;\n",
+        "native/a/z.c": "static int f(int i);\nstatic void (*end)(void *), (*put)(int names);\n",
+        "native/a/w.c": "static int f(int i)\n{\n\tstatic int at;\n}\nstatic void (*put)(int at) = 0;\n",
+        "native/b/y.c": "static int at;\n",
+    }
+    told = [text.split(":")[0] for text in shared_names(texts)]
+    assert told == ["MOST", "at", "names", "of", "put"]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from cellblock.cluster.definition.kubernetes_value_types import (
     Amount,
+    AnnotationValue,
     Cpu,
     DnsLabel,
     ImageReference,
@@ -85,6 +86,10 @@ class LoginService(Strict):
     """The type of the Service."""
     node_port: int | None = Field(default=None, ge=30000, le=32767)
     """With `NodePort`: the port of each machine."""
+    annotations: dict[LabelKey, AnnotationValue] = Field(default_factory=dict)
+    """Annotations of the Service, by which clouds are told what a `LoadBalancer` is to be."""
+    source_ranges: tuple[Network, ...] = Field(default=(), strict=False)
+    """With `LoadBalancer`: the networks that may reach it, as 192.0.2.0/24. Without: all."""
     replicas: int = Field(default=1, ge=1, le=64)
     """How many login nodes there are."""
     authorized_keys: tuple[SshKey, ...] = Field(default=(), strict=False)
@@ -160,6 +165,8 @@ class Kubernetes(Strict):
     def _is_whole(self) -> Kubernetes:
         if self.login.node_port and self.login.type != "NodePort":
             raise FaultAt("goes with `type: NodePort`", "login", "node_port")
+        if self.login.source_ranges and self.login.type != "LoadBalancer":
+            raise FaultAt("goes with `type: LoadBalancer`", "login", "source_ranges")
         if self.jail.existing and self.jail.storage_class:
             raise FaultAt("the claim is there already (`existing`)", "jail", "storage_class")
         return self

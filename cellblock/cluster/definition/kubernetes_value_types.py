@@ -86,6 +86,12 @@ def _label_value(value: str) -> str:
     return value
 
 
+def _annotation(value: str) -> str:
+    if len(value) > 1000 or not value.isprintable():
+        raise ValueError("is no value of an annotation: at most 1000 characters in one line")
+    return value
+
+
 def _cpu(value: str) -> str:
     if not _CPU.fullmatch(value) or not re.search("[1-9]", value):
         raise ValueError(f"'{value}' is no number of processors, such as 4, 0.5 or 500m; in quotes")
@@ -124,6 +130,7 @@ ImageReference = Annotated[str, AfterValidator(_reference)]
 Tolerated = Annotated[str, AfterValidator(_toleration)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
+AnnotationValue = Annotated[str, AfterValidator(_annotation)]
 Cpu = Annotated[str, AfterValidator(_cpu)]
 Duration = Annotated[str, AfterValidator(_duration)]
 Amount = Annotated[str, AfterValidator(_small)]

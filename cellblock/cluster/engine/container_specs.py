@@ -210,10 +210,10 @@ def plan(
             sysctls=_PORTS_OF_ROOT if role in nodes else {},
         )
 
-    # Docker's AppArmor profile forbids all mounts, whatever the capabilities; its seccomp profile forbids
-    # pivot_root, and podman's, with an older libseccomp, calls that are newer than it: without listmount(2)
-    # each step builds its jail anew. Both matter only to those who make the jail's mounts.
-    mounting = ("seccomp=unconfined", *(("apparmor=unconfined",) if spec.engine == "docker" else ()))
+    # The AppArmor profiles of podman and of Docker forbid all mounts, whatever the capabilities. Docker's
+    # seccomp profile forbids pivot_root, and podman's, with an older libseccomp, calls that are newer than
+    # it: without listmount(2) each step builds its jail anew. Both matter only to those who make the mounts.
+    mounting = ("seccomp=unconfined", "apparmor=unconfined")
     state = Mount(str(folder / "slurmctld"), "/var/lib/slurm/slurmctld", writable=True)
     # With a REST API, the controller's checked copy of the jail's accounts, whose names slurmrestd shows.
     copy = str(folder / "accounts"), "/var/lib/extrausers"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Reads a connection's client address, and finds the entry that counts what this address uses. connections.c,
  * service_connections.c and large_messages.c call it. */
+#define _GNU_SOURCE
 #include "client_addresses.h"
 
 #include <netinet/in.h>

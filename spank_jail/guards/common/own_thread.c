@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Starts threads in slurmd and slurmctld. host_names.c, stuck_children.c, state_saves.c and unsent_records.c call it. */
+#define _GNU_SOURCE
 #include "own_thread.h"
 
 #include <pthread.h>

@@ -22,11 +22,10 @@
 #include <strings.h>
 #include <time.h>
 
+#include "native/base/clock.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/own_thread.h"
 
-#define NS_PER_MS 1000000LL
-#define NS_PER_S 1000000000LL
 /* Names that are known, or looked for. */
 #define MOST_NAMES 256
 /* Of them, those that are looked for at the same time, each by a thread. */
@@ -61,21 +60,13 @@ static struct {
 	struct name names[MOST_NAMES];
 	unsigned threads;
 	int64_t saved, saved_at;
-} known = { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .saved = MOST_SAVED };
+} known_names = { .mutex = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER, .saved = MOST_SAVED };
 
 static struct {
 	void (*set_address)(void *address, uint16_t port, char *host);
 	bool (*is_trusted)(const char *host);
 	void (*complain)(void);
-} slurm;
-
-static int64_t read_clock(clockid_t clock)
-{
-	struct timespec now = { 0 };
-
-	(void)clock_gettime(clock, &now);
-	return now.tv_sec * NS_PER_S + now.tv_nsec;
-}
+} slurm_hosts;
 
 static bool read_numbers(const char *host, struct sockaddr_storage *address)
 {
@@ -122,16 +113,16 @@ static void *look_up(void *argument)
 	struct sockaddr_storage address;
 	enum state answer = ask(name->text, &address);
 
-	pthread_mutex_lock(&known.mutex);
+	pthread_mutex_lock(&known_names.mutex);
 	if (answer == FOUND)
 		name->address = address;
 	/* An old address is better than none while the server of names does not answer. */
 	name->was_found = answer == FOUND || (answer == LOOKED_FOR && name->was_found);
 	name->state = name->was_found ? FOUND : NOT_FOUND;
-	name->until = read_clock(CLOCK_MONOTONIC) + (answer == FOUND ? KNOWN : UNKNOWN);
-	known.threads--;
-	pthread_cond_broadcast(&known.changed);
-	pthread_mutex_unlock(&known.mutex);
+	name->until = clock_ns(CLOCK_MONOTONIC) + (answer == FOUND ? KNOWN : UNKNOWN);
+	known_names.threads--;
+	pthread_cond_broadcast(&known_names.changed);
+	pthread_mutex_unlock(&known_names.mutex);
 	return NULL;
 }
 
@@ -141,7 +132,7 @@ static struct name *choose(const char *host)
 	struct name *chosen = NULL;
 
 	for (size_t i = 0; i < MOST_NAMES; i++) {
-		struct name *one = &known.names[i];
+		struct name *one = &known_names.names[i];
 
 		if (one->state != UNUSED && !strcasecmp(one->text, host))
 			return one;
@@ -158,15 +149,15 @@ static void begin(struct name *name, const char *host)
 {
 	enum state before = name->state;
 
-	if (known.threads >= MOST_THREADS)
+	if (known_names.threads >= MOST_THREADS)
 		return;
 	if (before == UNUSED || strcasecmp(name->text, host))
 		name->was_found = false;
 	memcpy(name->text, host, strlen(host) + 1);
 	name->state = LOOKED_FOR;
-	known.threads++;
+	known_names.threads++;
 	if (jail_own_thread_start(look_up, name)) {
-		known.threads--;
+		known_names.threads--;
 		name->state = before == UNUSED ? UNUSED : NOT_FOUND;
 		name->until = 0;
 	}
@@ -175,20 +166,21 @@ static void begin(struct name *name, const char *host)
 /* Called with the mutex; waits for the end of a look, as long as all that wait may. */
 static void wait_for(const struct name *name, const char *host)
 {
-	int64_t now = read_clock(CLOCK_MONOTONIC);
+	int64_t now = clock_ns(CLOCK_MONOTONIC);
 
-	known.saved += (now - known.saved_at) / SHARE;
-	known.saved = known.saved > MOST_SAVED ? MOST_SAVED : known.saved;
-	known.saved_at = now;
-	int64_t wait = known.saved > MOST_WAIT ? MOST_WAIT : known.saved < LEAST_WAIT ? LEAST_WAIT : known.saved;
-	int64_t end = read_clock(CLOCK_REALTIME) + wait;
+	known_names.saved += (now - known_names.saved_at) / SHARE;
+	known_names.saved = known_names.saved > MOST_SAVED ? MOST_SAVED : known_names.saved;
+	known_names.saved_at = now;
+	int64_t wait = known_names.saved < LEAST_WAIT ? LEAST_WAIT
+		       : known_names.saved > MOST_WAIT ? MOST_WAIT : known_names.saved;
+	int64_t end = clock_ns(CLOCK_REALTIME) + wait;
 	struct timespec until = { .tv_sec = end / NS_PER_S, .tv_nsec = end % NS_PER_S };
 
 	while (name->state == LOOKED_FOR && !strcasecmp(name->text, host))
-		if (pthread_cond_timedwait(&known.changed, &known.mutex, &until))
+		if (pthread_cond_timedwait(&known_names.changed, &known_names.mutex, &until))
 			break;
-	known.saved -= read_clock(CLOCK_MONOTONIC) - now;
-	known.saved = known.saved < 0 ? 0 : known.saved;
+	known_names.saved -= clock_ns(CLOCK_MONOTONIC) - now;
+	known_names.saved = known_names.saved < 0 ? 0 : known_names.saved;
 }
 
 bool jail_host_names_find(const char *host, struct sockaddr_storage *address)
@@ -199,12 +191,12 @@ bool jail_host_names_find(const char *host, struct sockaddr_storage *address)
 		return true;
 	if (!host[0] || strlen(host) >= LONGEST_NAME)
 		return false;
-	pthread_mutex_lock(&known.mutex);
+	pthread_mutex_lock(&known_names.mutex);
 	struct name *name = choose(host);
 	if (name) {
 		bool is_it = name->state != UNUSED && !strcasecmp(name->text, host);
 
-		if (name->state != LOOKED_FOR && (!is_it || name->until < read_clock(CLOCK_MONOTONIC)))
+		if (name->state != LOOKED_FOR && (!is_it || name->until < clock_ns(CLOCK_MONOTONIC)))
 			begin(name, host);
 		if (name->state == LOOKED_FOR)
 			wait_for(name, host);
@@ -212,7 +204,7 @@ bool jail_host_names_find(const char *host, struct sockaddr_storage *address)
 		if (found)
 			*address = name->address;
 	}
-	pthread_mutex_unlock(&known.mutex);
+	pthread_mutex_unlock(&known_names.mutex);
 	return found;
 }
 
@@ -221,12 +213,12 @@ static void set_address(void *address, uint16_t port, char *host)
 {
 	struct sockaddr_storage found;
 
-	if (!host || slurm.is_trusted(host)) {
-		slurm.set_address(address, port, host);
+	if (!host || slurm_hosts.is_trusted(host)) {
+		slurm_hosts.set_address(address, port, host);
 		return;
 	}
 	if (!jail_host_names_find(host, &found)) {
-		slurm.complain();
+		slurm_hosts.complain();
 		memset(&found, 0, sizeof(found)); /* AF_UNSPEC, as Slurm has it then */
 	} else if (found.ss_family == AF_INET) {
 		((struct sockaddr_in *)&found)->sin_port = htons(port);
@@ -239,7 +231,7 @@ static void set_address(void *address, uint16_t port, char *host)
 int jail_host_names_guard(const struct link_map *slurmctld, bool (*is_trusted)(const char *host), void (*complain)(void),
 			  struct jail_error *err)
 {
-	slurm.is_trusted = is_trusted;
-	slurm.complain = complain;
-	return jail_imports_wrap(slurmctld, "slurm_set_addr", (void *)set_address, &slurm.set_address, err);
+	slurm_hosts.is_trusted = is_trusted;
+	slurm_hosts.complain = complain;
+	return jail_imports_wrap(slurmctld, "slurm_set_addr", (void *)set_address, &slurm_hosts.set_address, err);
 }

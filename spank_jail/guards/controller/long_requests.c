@@ -14,10 +14,9 @@
 #include <string.h>
 
 #include "spank_jail/guards/common/imported_functions.h"
+#include "slurm_buffer.h"
 
 #define ERROR (-1)
-/* What a buffer of Slurm's begins with. */
-#define BUFFER_MAGIC 0x42554545
 #define TRIED 64
 
 /* By the numbers of Slurm's protocol, which stay what they are. */
@@ -36,15 +35,9 @@ enum {
 	REQUEST_KILL_JOBS = 5041,
 };
 
-/* Slurm's header (header_t) and buffer (buf_t), as they begin. */
+/* Slurm's header (header_t), as it begins. */
 struct header {
 	uint16_t version, flags, type;
-};
-
-struct buffer {
-	uint32_t magic;
-	unsigned char *text;
-	uint32_t size, read;
 };
 
 static const struct bound {
@@ -107,13 +100,13 @@ static int read_header(void *header, void *buffer)
 
 static int read_body(void *message, void *buffer)
 {
-	const struct buffer *unread = buffer;
+	const struct slurm_buffer *unread = buffer;
 	uint16_t type = type_to_come;
 
 	/* Messages within messages have none. */
 	type_to_come = 0;
-	if (type && unread->read <= unread->size &&
-	    jail_long_requests_is_one(type, unread->text + unread->read, unread->size - unread->read))
+	if (type && unread->processed <= unread->size &&
+	    jail_long_requests_is_one(type, (unsigned char *)unread->head + unread->processed, unread->size - unread->processed))
 		return ERROR;
 	return own_body(message, buffer);
 }
@@ -134,12 +127,13 @@ static bool knows_buffers(void)
 			return false;
 		memcpy(functions[i].function, &found, sizeof(found));
 	}
-	struct buffer *tried = make(TRIED);
+	struct slurm_buffer *tried = make(TRIED);
 	if (!tried)
 		return false;
-	bool known = tried->magic == BUFFER_MAGIC && tried->size == TRIED && !tried->read;
-	write(htonl(BUFFER_MAGIC), tried);
-	known = known && tried->read == sizeof(uint32_t) && !memcmp(tried->text, &(uint32_t){ BUFFER_MAGIC }, sizeof(uint32_t));
+	bool known = tried->magic == SLURM_BUFFER_MAGIC && tried->size == TRIED && !tried->processed;
+	write(htonl(SLURM_BUFFER_MAGIC), tried);
+	known = known && tried->processed == sizeof(uint32_t) &&
+		!memcmp(tried->head, &(uint32_t){ SLURM_BUFFER_MAGIC }, sizeof(uint32_t));
 	end(tried);
 	return known;
 }

@@ -6,6 +6,7 @@
  *
  * The thread that job_submit/jail was asked in sends the answer, and nothing else before it.
  */
+#define _GNU_SOURCE
 #include "saved_answers.h"
 
 #include <dlfcn.h>
@@ -14,12 +15,12 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "native/base/clock.h"
 #include "spank_jail/guards/common/imported_functions.h"
 
 /* Nanoseconds that an answer waits at most, and that the next save may be off for it to wait. */
-#define MOST_WAIT 1000000000L
-#define SOON 100000000L
-#define NS_PER_S 1000000000L
+#define MOST_ANSWER_WAIT NS_PER_S
+#define SOON (100 * NS_PER_MS)
 
 /* Saves that have begun and ended, how often nothing was left to save, and when the next one may begin. */
 static struct {
@@ -35,7 +36,7 @@ static const char *const senders[] = { "slurm_send_node_msg", "send_msg_response
 static struct {
 	int (*send[2])(uintptr_t, uintptr_t, uintptr_t);
 	void (*save)(void);
-} slurm;
+} slurm_answers;
 
 static _Thread_local bool awaits_save;
 
@@ -68,36 +69,25 @@ void jail_answers_note_idle(void)
 	pthread_mutex_unlock(&rounds.mutex);
 }
 
-static struct timespec after(clockid_t clock, long ns)
-{
-	struct timespec time = { 0 };
-
-	(void)clock_gettime(clock, &time);
-	time.tv_sec += (time.tv_nsec + ns) / NS_PER_S;
-	time.tv_nsec = (time.tv_nsec + ns) % NS_PER_S;
-	return time;
-}
-
 static bool next_is_soon(void)
 {
-	struct timespec soon = after(CLOCK_MONOTONIC, SOON);
-
-	return rounds.next < soon.tv_sec * NS_PER_S + soon.tv_nsec;
+	return rounds.next < clock_ns(CLOCK_MONOTONIC) + SOON;
 }
 
 /* Waits until all that slurmctld has in memory now is saved, if that is soon. */
 static void wait_for_save(void)
 {
-	struct timespec end = after(CLOCK_REALTIME, MOST_WAIT);
+	int64_t until = clock_ns(CLOCK_REALTIME) + MOST_ANSWER_WAIT;
+	struct timespec end = { .tv_sec = until / NS_PER_S, .tv_nsec = until % NS_PER_S };
 
 	rounds.waiting++;
-	slurm.save();
+	slurm_answers.save();
 	pthread_mutex_lock(&rounds.mutex);
 	uint64_t begun = rounds.begun, idle = rounds.idle;
 	pthread_mutex_unlock(&rounds.mutex);
 	/* Once more: the save that the first call asked for may have begun before it was counted. One that then begins, or finds
 	 * nothing to do, comes after that. */
-	slurm.save();
+	slurm_answers.save();
 	pthread_mutex_lock(&rounds.mutex);
 	while (rounds.ended <= begun && rounds.idle == idle && next_is_soon())
 		if (pthread_cond_timedwait(&rounds.changed, &rounds.mutex, &end))
@@ -112,7 +102,7 @@ static int send_answer(int which, uintptr_t first, uintptr_t second, uintptr_t t
 		awaits_save = false;
 		wait_for_save();
 	}
-	return slurm.send[which](first, second, third);
+	return slurm_answers.send[which](first, second, third);
 }
 
 static int send_node_msg(uintptr_t first, uintptr_t second, uintptr_t third)
@@ -130,12 +120,12 @@ int jail_answers_delay(const struct link_map *slurmctld, struct jail_error *err)
 	void *const instead[] = { (void *)send_node_msg, (void *)send_response };
 	int found = 0;
 
-	if (slurm.save)
+	if (slurm_answers.save)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
-	*(void **)&slurm.save = dlsym(RTLD_DEFAULT, "schedule_job_save");
-	for (size_t i = 0; slurm.save && i < sizeof(senders) / sizeof(senders[0]); i++) {
-		*(void **)&slurm.send[i] = dlsym(RTLD_DEFAULT, senders[i]);
-		int missing = slurm.send[i] ? jail_imports_replace(slurmctld, senders[i], instead[i], err) : 1;
+	*(void **)&slurm_answers.save = dlsym(RTLD_DEFAULT, "schedule_job_save");
+	for (size_t i = 0; slurm_answers.save && i < sizeof(senders) / sizeof(senders[0]); i++) {
+		*(void **)&slurm_answers.send[i] = dlsym(RTLD_DEFAULT, senders[i]);
+		int missing = slurm_answers.send[i] ? jail_imports_replace(slurmctld, senders[i], instead[i], err) : 1;
 		if (missing < 0)
 			return missing;
 		found += !missing;

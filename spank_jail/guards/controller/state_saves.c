@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "spank_jail/guards/common/imported_functions.h"
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "spank_jail/guards/common/own_thread.h"
 #include "saved_answers.h"
@@ -45,7 +46,6 @@
 /* Its pauses are as many times as long as its saves take processor time; the second when somebody waits for one. */
 #define PAUSES 9
 #define PAUSES_AWAITED 3
-#define NS_PER_S 1000000000L
 /* Nanoseconds between two looks at when jobs have changed. */
 #define EVERY 100000000L
 /* Nanoseconds between two saves of the associations: after a change, and without one that was seen. */
@@ -66,14 +66,6 @@ static bool saves(void)
 	if (!answer)
 		answer = !prctl(PR_GET_NAME, name) && !strcmp(name, "sstate") ? 1 : -1;
 	return answer > 0;
-}
-
-static int64_t read_clock(clockid_t clock)
-{
-	struct timespec now = { 0 };
-
-	(void)clock_gettime(clock, &now);
-	return now.tv_sec * NS_PER_S + now.tv_nsec;
 }
 
 /* Whose name stands in the file that slurmctld-acts writes where there are two controllers; one that cannot be read is another's. */
@@ -131,7 +123,7 @@ static void end_round(void)
 {
 	if (!is_saving())
 		return;
-	int64_t used = read_clock(CLOCK_THREAD_CPUTIME_ID) - used_before, time = read_clock(CLOCK_MONOTONIC);
+	int64_t used = clock_ns(CLOCK_THREAD_CPUTIME_ID) - used_before, time = clock_ns(CLOCK_MONOTONIC);
 
 	may_save = time + (used * PAUSES > LEAST_PAUSE ? used * PAUSES : LEAST_PAUSE);
 	may_save_awaited = time + (used * PAUSES_AWAITED > LEAST_PAUSE_AWAITED ? used * PAUSES_AWAITED : LEAST_PAUSE_AWAITED);
@@ -142,11 +134,11 @@ static void end_round(void)
  * and not before its first save. */
 static bool may_save_now(void)
 {
-	if (is_saving() || read_clock(CLOCK_MONOTONIC) < next_save())
+	if (is_saving() || clock_ns(CLOCK_MONOTONIC) < next_save())
 		return false;
 	end_if_replaced();
 	has_started = true;
-	used_before = read_clock(CLOCK_THREAD_CPUTIME_ID);
+	used_before = clock_ns(CLOCK_THREAD_CPUTIME_ID);
 	may_save = may_save_awaited = 0;
 	jail_answers_note_round(true, 0);
 	return true;
@@ -172,7 +164,7 @@ static int wait_until(pthread_cond_t *condition, pthread_mutex_t *mutex, const s
 	if (saves())
 		end_round();
 	if (saves() && may_save) {
-		int64_t left = next_save() - read_clock(CLOCK_MONOTONIC), until = read_clock(CLOCK_REALTIME) + (left > 0 ? left : 0);
+		int64_t left = next_save() - clock_ns(CLOCK_MONOTONIC), until = clock_ns(CLOCK_REALTIME) + (left > 0 ? left : 0);
 		if (until / NS_PER_S < end->tv_sec)
 			soon = (struct timespec){ until / NS_PER_S, until % NS_PER_S };
 	}
@@ -229,7 +221,7 @@ static void save_all(void)
 
 static void save_associations(void)
 {
-	int64_t now = read_clock(CLOCK_MONOTONIC), passed = now - associations.saved;
+	int64_t now = clock_ns(CLOCK_MONOTONIC), passed = now - associations.saved;
 
 	if (!has_started || !associations.save)
 		return;

@@ -31,13 +31,13 @@
 #include "spank_jail/guards/common/imported_functions.h"
 #include "native/base/scoped.h"
 #include "spank_jail/guards/common/own_thread.h"
+#include "slurm_buffer.h"
 #include "state_saves.h"
 
 #define PLUGIN "accounting_storage_slurmdbd.so"
 #define KEPT "/var/lib/slurm/slurmctld/dbd.messages"
 #define FRESH KEPT ".new"
 #define RECORD_END 0xDEAD3219U
-#define BUFFER_MAGIC 0x42554545U
 /* The type of a message that Slurm does not keep: a wrong name of the cluster in it would stop all others. */
 #define REGISTRATION 1434
 /* The file is written anew when so many of its records, and more than wait, were sent. */
@@ -47,13 +47,6 @@
 /* Of 20 ms: a cluster without accounting never loads the plugin. */
 #define MOST_TURNS 30000
 
-/* How Slurm's buffers begin, in all releases since 20.11. */
-struct buffer {
-	uint32_t magic;
-	char *head;
-	uint32_t size, used;
-};
-
 /* Slurm's own, which the plugin calls. */
 static struct {
 	void *(*enqueue)(void *list, void *item);
@@ -61,10 +54,10 @@ static struct {
 	int (*for_each)(void *list, int (*visit)(void *item, void *context), void *context);
 	void *(*pack)(void *message, uint16_t version);
 	void (*free_record)(void *record);
-} slurm;
+} slurm_lists;
 
-static _Atomic(void *) waiting;       /* the list */
-static _Atomic uint16_t version;      /* of the protocol; 0: not known yet */
+static _Atomic(void *) waiting;           /* the list */
+static _Atomic uint16_t protocol_version; /* 0: not known yet */
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 /* Of the turn: the file, or -1 while it is not what waits; its records; when it may be tried again. */
 static int kept = -1;
@@ -104,7 +97,8 @@ static int write_record(const void *bytes, uint32_t length)
 static int write_version(void)
 {
 	char bytes[sizeof(uint32_t) + 16];
-	uint32_t length = (uint32_t)snprintf(bytes + sizeof(uint32_t), 16, "VER%d", (int)version) + 1, packed = htonl(length);
+	uint32_t length = (uint32_t)snprintf(bytes + sizeof(uint32_t), 16, "VER%d", (int)protocol_version) + 1;
+	uint32_t packed = htonl(length);
 
 	memcpy(bytes, &packed, sizeof(packed));
 	return write_record(bytes, (uint32_t)sizeof(packed) + length);
@@ -112,16 +106,16 @@ static int write_version(void)
 
 static int append(void *item, void *context)
 {
-	const struct buffer *record = item;
+	const struct slurm_buffer *record = item;
 	uint16_t type;
 
 	(void)context;
-	if (record->magic != BUFFER_MAGIC || record->used < sizeof(type) || record->used > record->size)
+	if (record->magic != SLURM_BUFFER_MAGIC || record->processed < sizeof(type) || record->processed > record->size)
 		return 0;
 	memcpy(&type, record->head, sizeof(type));
 	if (ntohs(type) == REGISTRATION)
 		return 0;
-	if ((!records && write_version()) || write_record(record->head, record->used))
+	if ((!records && write_version()) || write_record(record->head, record->processed))
 		return -1;
 	records++;
 	return 0;
@@ -137,13 +131,13 @@ static void give_up(void)
 /* The whole list, in place of the file that there is. Slurm has read that one before it counts what waits. */
 static void write_anew(void *list)
 {
-	if (!version || time(NULL) < not_before)
+	if (!protocol_version || time(NULL) < not_before)
 		return;
 	jail_close(&kept);
 	records = 0;
 	if (!jail_saves_another_acts())
 		kept = open(FRESH, O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
-	if (kept < 0 || slurm.for_each(list, append, NULL) < 0 || fdatasync(kept) || rename(FRESH, KEPT))
+	if (kept < 0 || slurm_lists.for_each(list, append, NULL) < 0 || fdatasync(kept) || rename(FRESH, KEPT))
 		give_up();
 }
 
@@ -156,7 +150,7 @@ static bool is_waiting(void *list)
 		return true;
 	memcpy(fields, list, sizeof(fields));
 	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
-		if (fields[i] == (void *)slurm.free_record) {
+		if (fields[i] == (void *)slurm_lists.free_record) {
 			waiting = list;
 			return true;
 		}
@@ -167,12 +161,12 @@ static bool is_waiting(void *list)
 static void *enqueue(void *list, void *item)
 {
 	if (!is_waiting(list))
-		return slurm.enqueue(list, item);
+		return slurm_lists.enqueue(list, item);
 	int before = take_turn();
 	/* Before others can send it and free it. */
 	if (kept >= 0 && append(item, NULL))
 		give_up();
-	void *answer = slurm.enqueue(list, item);
+	void *answer = slurm_lists.enqueue(list, item);
 	end_turn(before);
 	return answer;
 }
@@ -181,8 +175,8 @@ static void *enqueue(void *list, void *item)
 static int count_items(void *list)
 {
 	if (!is_waiting(list))
-		return slurm.count(list);
-	int before = take_turn(), number = slurm.count(list);
+		return slurm_lists.count(list);
+	int before = take_turn(), number = slurm_lists.count(list);
 	if (kept < 0 || records > MOST_SENT + 2L * number)
 		write_anew(list);
 	else if (!number && records) {
@@ -197,8 +191,8 @@ static int count_items(void *list)
 /* In place of slurm_pack_slurmdbd_msg() there, which is called for some of the messages. */
 static void *pack(void *message, uint16_t of_protocol)
 {
-	version = of_protocol;
-	return slurm.pack(message, of_protocol);
+	protocol_version = of_protocol;
+	return slurm_lists.pack(message, of_protocol);
 }
 
 static int replace_functions(const struct link_map *plugin, struct jail_error *err)
@@ -207,11 +201,11 @@ static int replace_functions(const struct link_map *plugin, struct jail_error *e
 		const char *name;
 		void *ours, *slurms;
 	} functions[] = {
-		{ "slurm_list_for_each", NULL, &slurm.for_each },
-		{ "slurm_slurmdbd_free_buffer", NULL, &slurm.free_record },
-		{ "slurm_pack_slurmdbd_msg", (void *)pack, &slurm.pack },
-		{ "slurm_list_enqueue", (void *)enqueue, &slurm.enqueue },
-		{ "slurm_list_count", (void *)count_items, &slurm.count },
+		{ "slurm_list_for_each", NULL, &slurm_lists.for_each },
+		{ "slurm_slurmdbd_free_buffer", NULL, &slurm_lists.free_record },
+		{ "slurm_pack_slurmdbd_msg", (void *)pack, &slurm_lists.pack },
+		{ "slurm_list_enqueue", (void *)enqueue, &slurm_lists.enqueue },
+		{ "slurm_list_count", (void *)count_items, &slurm_lists.count },
 	};
 
 	for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++)
@@ -252,6 +246,6 @@ int jail_unsent_records_keep(uint16_t protocol, void (*complain)(int missing, co
 	if (begun)
 		return 0; /* a plugin is begun anew with each reconfiguration, and stays loaded */
 	begun = true;
-	version = protocol;
+	protocol_version = protocol;
 	return jail_own_thread_start(wait_for_plugin, (void *)complain);
 }

@@ -28,7 +28,7 @@
 
 /* Files that slurmd has open for users. An sbcast that ends half-way leaves one for five minutes, and slurmd without descriptors answers
  * nobody. Of one user; of all together half of what slurmd may have, but no more. */
-#define MOST_OF_ONE 128
+#define MOST_OF_ONE_USER 128
 #define MOST_OPEN 4096
 
 static pid_t daemon_pid;
@@ -82,7 +82,7 @@ static bool may_open_another(uid_t user)
 	(void)getrlimit(RLIMIT_NOFILE, &files);
 	for (size_t i = 0; i < n_open; i++)
 		own += owners[i] == user;
-	return own < MOST_OF_ONE && n_open < MOST_OPEN && n_open < files.rlim_cur / 2;
+	return own < MOST_OF_ONE_USER && n_open < MOST_OPEN && n_open < files.rlim_cur / 2;
 }
 
 /* In place of setresuid(2) there, by which they become the user, before they open a file for slurmd. */

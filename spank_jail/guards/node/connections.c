@@ -13,9 +13,9 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "spank_jail/guards/common/client_addresses.h"
 #include "spank_jail/guards/common/imported_functions.h"
@@ -24,9 +24,9 @@
 
 /* Threads that serve one address. Hundreds of sruns may start at once in a job. Up to 23.11 slurmd has 256 for all. */
 #if SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(24, 5, 0)
-#define MOST_OF_ONE 512
+#define MOST_OF_ONE_ADDRESS 512
 #else
-#define MOST_OF_ONE 192
+#define MOST_OF_ONE_ADDRESS 192
 #endif
 /* Slurm 25.05 and later read a message before they give it to one of a number of threads. */
 #define READS_FIRST (SLURM_VERSION_NUMBER >= SLURM_VERSION_NUM(25, 5, 0))
@@ -36,9 +36,9 @@
  * have heard nothing are others' to have: who has a message sends it at once. */
 #define BEGINS_WITHIN_MS 60000
 #define CROWDED_WITHIN_MS 1000
-#define CROWDED (MOST_OF_ONE / 2)
+#define CROWDED (MOST_OF_ONE_ADDRESS / 2)
 /* How soon it is seen that more of a message is there, in ms; the beginning is in one packet. */
-#define LOOK_EVERY_MS 10
+#define REST_LOOK_EVERY_MS 10
 /* For other threads to end, where there are no more. */
 #define TRY_AGAIN_MS 50
 #define MOST_TRIES 600
@@ -54,7 +54,7 @@ static int (*receive_message)(int fd, void *from, void *message);
 static void *(*create_names)(const char *names);
 static void (*unite_names)(void *names), (*destroy_names)(void *names);
 static int (*count_names)(void *names);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t addresses_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct jail_address addresses[JAIL_ADDRESSES_MOST];
 static unsigned nodes_passed_to;
 static pthread_key_t key;
@@ -64,52 +64,52 @@ static _Thread_local struct share share;
 static void give_back(void *unused)
 {
 	(void)unused;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&addresses_lock);
 	if (share.address) {
 		share.address->served--;
 		share.address->messages -= share.message;
 	}
 	nodes_passed_to -= share.nodes;
 	share = (struct share){ 0 };
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&addresses_lock);
 }
 
 static bool take_thread(int fd)
 {
 	if (share.address)
 		return true;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&addresses_lock);
 	struct jail_address *address = jail_addresses_find(addresses, fd);
-	bool taken = address->served < MOST_OF_ONE && !pthread_setspecific(key, &share);
+	bool taken = address->served < MOST_OF_ONE_ADDRESS && !pthread_setspecific(key, &share);
 	if (taken) {
 		address->served++;
 		share.address = address;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&addresses_lock);
 	return taken;
 }
 
 static bool take_nodes(unsigned nodes)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&addresses_lock);
 	bool taken = nodes_passed_to + nodes <= JAIL_FORWARD_MOST;
 	if (taken) {
 		nodes_passed_to += nodes;
 		share.nodes = nodes;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&addresses_lock);
 	return taken;
 }
 
 static bool take_bytes(size_t length)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&addresses_lock);
 	bool taken = !share.address->messages || share.address->messages + length <= MOST_BYTES;
 	if (taken) {
 		share.address->messages += length;
 		share.message += length;
 	}
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&addresses_lock);
 	return taken;
 }
 
@@ -127,19 +127,11 @@ static bool is_true(const struct jail_forward_header *header)
 	return nodes >= 0 && (unsigned)nodes == header->nodes;
 }
 
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000L + now.tv_nsec / 1000000;
-}
-
 static bool is_crowded(void)
 {
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&addresses_lock);
 	bool crowded = share.address->served > CROWDED;
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&addresses_lock);
 	return crowded;
 }
 
@@ -147,9 +139,9 @@ static bool is_crowded(void)
 static bool may_be_served(int fd)
 {
 	unsigned char text[JAIL_FORWARD_MOST_TEXT + 64];
-	const long since = now_ms();
+	const long since = clock_ms();
 
-	while (now_ms() - since < (is_crowded() ? CROWDED_WITHIN_MS : BEGINS_WITHIN_MS)) {
+	while (clock_ms() - since < (is_crowded() ? CROWDED_WITHIN_MS : BEGINS_WITHIN_MS)) {
 		struct pollfd ready = { .fd = fd, .events = POLLIN | POLLRDHUP };
 		ssize_t got = poll(&ready, 1, CROWDED_WITHIN_MS) > 0 ? recv(fd, text, sizeof(text), MSG_PEEK | MSG_DONTWAIT) : -1;
 		const struct jail_forward_header header = jail_forward_read(text, got > 0 ? (size_t)got : 0);
@@ -160,7 +152,7 @@ static bool may_be_served(int fd)
 		/* No more will come: slurmd finds that, and says so. */
 		if (ready.revents & (POLLRDHUP | POLLHUP | POLLERR))
 			return true;
-		(void)poll(NULL, 0, got > 0 ? LOOK_EVERY_MS : 0);
+		(void)poll(NULL, 0, got > 0 ? REST_LOOK_EVERY_MS : 0);
 	}
 	return false;
 }

@@ -7,23 +7,15 @@
 #include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
+#include "native/base/clock.h"
 #include "spank_jail/guards/common/imported_functions.h"
 
-#define LOOK_EVERY_MS 20
+#define ROOM_LOOK_EVERY_MS 20
 
 static int (*expand)(const char *block, char *to, int size, int room);
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t room_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct jail_expanded_room room = { .bytes = JAIL_EXPANDED_IN_A_SECOND };
-
-static long now_ms(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000L + now.tv_nsec / 1000000;
-}
 
 bool jail_expanded_take(struct jail_expanded_room *left, long bytes, long now)
 {
@@ -44,12 +36,12 @@ static int expand_in_turn(const char *block, char *to, int size, int most)
 	if (most < 0 || most > JAIL_EXPANDED_MOST)
 		return -1;
 	for (;;) {
-		pthread_mutex_lock(&lock);
-		bool taken = jail_expanded_take(&room, most, now_ms());
-		pthread_mutex_unlock(&lock);
+		pthread_mutex_lock(&room_lock);
+		bool taken = jail_expanded_take(&room, most, clock_ms());
+		pthread_mutex_unlock(&room_lock);
 		if (taken)
 			return expand(block, to, size, most);
-		(void)poll(NULL, 0, LOOK_EVERY_MS);
+		(void)poll(NULL, 0, ROOM_LOOK_EVERY_MS);
 	}
 }
 

@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/node_names.h"
@@ -31,18 +32,10 @@ static _Thread_local struct {
 	time_t since, until;
 } vain;
 
-static time_t seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
 /* In place of pthread_cond_timedwait(3) in slurmd. */
 static int wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *deadline)
 {
-	time_t begin = seconds();
+	time_t begin = clock_s();
 	int number = pthread_cond_timedwait(condition, mutex, deadline);
 
 	if (number != ETIMEDOUT) {
@@ -52,7 +45,7 @@ static int wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex, const str
 	if (vain.condition != condition || begin - vain.until > AT_ONCE_S)
 		vain.since = begin;
 	vain.condition = condition;
-	vain.until = seconds();
+	vain.until = clock_s();
 	return number;
 }
 
@@ -60,7 +53,7 @@ static int wait_for(pthread_cond_t *condition, pthread_mutex_t *mutex, const str
  * prolog failed, and slurmctld drains the node; it has not looked at the job's credential yet, nor at whose job it is. */
 static int tell_controller(void *request, void *answer, void *cluster)
 {
-	if (!vain.condition || vain.until - vain.since < IN_VAIN_S || seconds() - vain.until > AT_ONCE_S)
+	if (!vain.condition || vain.until - vain.since < IN_VAIN_S || clock_s() - vain.until > AT_ONCE_S)
 		return send_to_controller(request, answer, cluster);
 	vain.condition = NULL;
 	errno = ECANCELED;

@@ -36,7 +36,7 @@ static bool may_wait(const char *path)
 }
 
 /* In place of fopen(3) in the plugin. A process that does not let itself be read counts as one that has gone. */
-static FILE *open_file(const char *path, const char *mode)
+static FILE *open_process_file(const char *path, const char *mode)
 {
 	if (!may_wait(path))
 		return fopen(path, mode);
@@ -55,9 +55,9 @@ int jail_accounting_guard(struct jail_error *err)
 
 	if (!plugin)
 		plugin = jail_imports_library("jobacct_gather_cgroup");
-	int missing = plugin ? jail_imports_replace(plugin, "fopen", (void *)open_file, err) : 0;
+	int missing = plugin ? jail_imports_replace(plugin, "fopen", (void *)open_process_file, err) : 0;
 	if (missing > 0)
-		missing = jail_imports_replace(plugin, "fopen64", (void *)open_file, err);
+		missing = jail_imports_replace(plugin, "fopen64", (void *)open_process_file, err);
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this jobacct_gather reads processes in an unknown way: one that keeps its "
 						  "readers waiting keeps slurmd's threads, too, when its user calls sstat");
 }

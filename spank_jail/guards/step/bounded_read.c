@@ -18,12 +18,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "helper_process.h"
 
 /* A user's processes that all keep their readers waiting cost this many times HELPER_LONGEST_MS, and then
  * nothing for so many seconds. */
-#define MOST_UNANSWERED 3
+#define MOST_UNANSWERED_READS 3
 #define PAUSE_S 30
 /* Of a message, after its kind; smaps(5) of a process takes many. */
 #define PART 4095
@@ -34,16 +35,8 @@ enum kind { PART_OF_FILE = 'p', END_OF_FILE = 'e', NO_FILE = 'n' };
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static struct helper reader = { .pid = -1, .process = -1 };
 static int requests = -1;
-static unsigned unanswered;
+static unsigned unanswered_reads;
 static time_t unanswered_since;
-
-static time_t seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 /* In the reader. It allocates nothing: another thread of the parent may have held the locks of that. */
 static void answer(int socket, const char *path)
@@ -134,9 +127,9 @@ static int take_answer(int copy)
 /* Whether too many have kept their readers waiting. */
 static bool is_paused(void)
 {
-	if (seconds() - unanswered_since >= PAUSE_S)
-		unanswered = 0;
-	return unanswered >= MOST_UNANSWERED;
+	if (clock_s() - unanswered_since >= PAUSE_S)
+		unanswered_reads = 0;
+	return unanswered_reads >= MOST_UNANSWERED_READS;
 }
 
 static int read_in_turn(const char *path)
@@ -147,8 +140,8 @@ static int read_in_turn(const char *path)
 	/* Once more where the reader has ended, as one that was begun in the window. */
 	for (int tries = 0; copy >= 0 && kind < 0 && tries < 2 && !ftruncate(copy, 0) && begin_reader(); tries++) {
 		kind = send(requests, path, strlen(path), MSG_NOSIGNAL) < 0 ? -1 : take_answer(copy);
-		if (!kind && !unanswered++)
-			unanswered_since = seconds();
+		if (!kind && !unanswered_reads++)
+			unanswered_since = clock_s();
 		if (kind <= 0)
 			end_reader();
 	}

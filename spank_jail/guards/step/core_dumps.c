@@ -8,8 +8,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
+#include "native/base/clock.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/process_status.h"
 
@@ -33,19 +33,18 @@ bool jail_core_dumps_is_spared(const char *path, long waited)
 	       process_number(status, "\nCoreDumping:\t") == 1;
 }
 
-static long waited_s(void)
+static long since_first_s(void)
 {
-	struct timespec now;
+	const long now = clock_s();
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
 	if (!first_s)
-		first_s = now.tv_sec;
-	return now.tv_sec - first_s;
+		first_s = now;
+	return now - first_s;
 }
 
 /* In place of open(2) in slurmstepd, which reads of a process that it is to end whether it writes a core file. One that it cannot open
  * has ended. */
-static int open_file(const char *path, int flags, ...)
+static int open_stat(const char *path, int flags, ...)
 {
 	mode_t mode = 0;
 	va_list rest;
@@ -54,7 +53,7 @@ static int open_file(const char *path, int flags, ...)
 	if (flags & (O_CREAT | __O_TMPFILE))
 		mode = va_arg(rest, mode_t);
 	va_end(rest);
-	if (is_stat(path) && !jail_core_dumps_is_spared(path, waited_s())) {
+	if (is_stat(path) && !jail_core_dumps_is_spared(path, since_first_s())) {
 		errno = ENOENT;
 		return -1;
 	}
@@ -64,10 +63,10 @@ static int open_file(const char *path, int flags, ...)
 int jail_core_dumps_guard(struct jail_error *err)
 {
 	const struct link_map *stepd = jail_imports_program(), *library = jail_imports_library("libslurm");
-	int missing = stepd ? jail_imports_replace(stepd, "open", (void *)open_file, err) : 1;
+	int missing = stepd ? jail_imports_replace(stepd, "open", (void *)open_stat, err) : 1;
 
 	/* Some releases have it in their library. */
-	if (missing >= 0 && library && jail_imports_replace(library, "open", (void *)open_file, err) == 0)
+	if (missing >= 0 && library && jail_imports_replace(library, "open", (void *)open_stat, err) == 0)
 		missing = 0;
 	return missing <= 0 ? missing : jail_fail(err, NULL, 0, "this slurmstepd spares processes that write core files in an unknown way: "
 						  "a user's that never ends one outlives its step, and the node is drained");

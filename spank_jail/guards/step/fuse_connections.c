@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "spank_jail/job/job_namespaces.h"
@@ -29,17 +29,9 @@ static struct {
 	long long since, spent, begun;
 } looking;
 
-static long long milliseconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec * 1000LL + now.tv_nsec / 1000000;
-}
-
 static void begin_looking(void)
 {
-	looking.begun = milliseconds();
+	looking.begun = clock_ms();
 	if (looking.begun - looking.since >= OF_MS) {
 		looking.since = looking.begun;
 		looking.spent = 0;
@@ -48,12 +40,12 @@ static void begin_looking(void)
 
 static bool may_look(void)
 {
-	return looking.spent + milliseconds() - looking.begun < LOOKING_MS;
+	return looking.spent + clock_ms() - looking.begun < LOOKING_MS;
 }
 
 static void end_looking(void)
 {
-	looking.spent += milliseconds() - looking.begun;
+	looking.spent += clock_ms() - looking.begun;
 }
 
 /* The root of a fusectl of its own: containers have none at /sys/fs/fuse/connections. */

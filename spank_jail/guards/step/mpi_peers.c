@@ -15,6 +15,7 @@
 
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/node_names.h"
+#include "peer_uid.h"
 
 /* As rsh(1) takes them, and below slurmd's own; NFS mounts take those from 665 on. Two ranges: with mpi_pmi2 the user says where
  * slurmstepd connects, and what. */
@@ -30,19 +31,13 @@ static const uint16_t answers[] = { 1, 3, 8 };
 /* Milliseconds. slurmd sends it in three parts, one after the other. */
 #define LONGEST_WAIT 5000
 
-union address {
-	struct sockaddr any;
-	struct sockaddr_in four;
-	struct sockaddr_in6 six;
-};
-
 /* One step a process. */
 static struct {
 	uid_t user;
 	/* Slurm's own. Releases differ in what they return: a number, or a pointer. */
 	void *(*open_pmix)(void *address);
 	void *(*open_pmi2)(void *address, bool again);
-} guarded;
+} guarded_plugins;
 
 /* From which this thread connects; NULL: from any. */
 static _Thread_local const struct ports *connects_from;
@@ -74,7 +69,7 @@ static bool is_answer(int fd)
 
 static bool is_heard(int fd, const struct ports *ports, bool from_srun)
 {
-	union address peer;
+	union socket_address peer;
 	struct ucred process;
 	socklen_t size = sizeof(peer), process_size = sizeof(process);
 
@@ -86,7 +81,7 @@ static bool is_heard(int fd, const struct ports *ports, bool from_srun)
 	}
 	/* slurmd connects for who asks it, as that user. */
 	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &process, &process_size) &&
-	       (!process.uid || (from_srun && process.uid == guarded.user && is_answer(fd)));
+	       (!process.uid || (from_srun && process.uid == guarded_plugins.user && is_answer(fd)));
 }
 
 static int check(int fd, const struct ports *ports, bool from_srun)
@@ -113,7 +108,7 @@ static int accept_pmi2(int listener, struct sockaddr *address, socklen_t *size, 
 static void take_port(int fd, sa_family_t family)
 {
 	const uint16_t first = connects_from->first, n = (uint16_t)(connects_from->last - first + 1);
-	union address own = { 0 };
+	union socket_address own = { 0 };
 	uint16_t start = 0;
 	const int on = 1;
 
@@ -144,7 +139,7 @@ static int connect_stepd(int fd, const struct sockaddr *address, socklen_t size)
 static void *open_pmix(void *address)
 {
 	connects_from = &pmix_ports;
-	void *opened = guarded.open_pmix(address);
+	void *opened = guarded_plugins.open_pmix(address);
 	connects_from = NULL;
 	return opened;
 }
@@ -152,7 +147,7 @@ static void *open_pmix(void *address)
 static void *open_pmi2(void *address, bool again)
 {
 	connects_from = &pmi2_ports;
-	void *opened = guarded.open_pmi2(address, again);
+	void *opened = guarded_plugins.open_pmi2(address, again);
 	connects_from = NULL;
 	return opened;
 }
@@ -176,7 +171,7 @@ static int guard_pmix(const struct link_map *plugin, struct jail_error *err)
 	int missing = jail_imports_replace(plugin, "accept4", (void *)accept_pmix, err);
 
 	if (!missing)
-		missing = guard_connections(plugin, "slurm_open_msg_conn", (void *)open_pmix, &guarded.open_pmix, err);
+		missing = guard_connections(plugin, "slurm_open_msg_conn", (void *)open_pmix, &guarded_plugins.open_pmix, err);
 	if (missing <= 0)
 		return missing;
 	return jail_fail(err, NULL, 0, "this mpi_pmix connects steps in an unknown way: other users could act as one of its nodes; use "
@@ -188,7 +183,7 @@ static int guard_pmi2(const struct link_map *plugin, struct jail_error *err)
 	int missing = jail_imports_replace(plugin, "accept4", (void *)accept_pmi2, err);
 
 	if (!missing)
-		missing = guard_connections(plugin, "slurm_open_stream", (void *)open_pmi2, &guarded.open_pmi2, err);
+		missing = guard_connections(plugin, "slurm_open_stream", (void *)open_pmi2, &guarded_plugins.open_pmi2, err);
 	if (missing <= 0)
 		return missing;
 	return jail_fail(err, NULL, 0, "this mpi_pmi2 connects steps in an unknown way: users could write into slurmstepd and into others' "
@@ -199,7 +194,7 @@ int jail_mpi_guard_peers(uid_t user, struct jail_error *err)
 {
 	const struct link_map *pmix = jail_imports_library("mpi_pmix"), *pmi2 = jail_imports_library("mpi_pmi2");
 
-	guarded.user = user;
+	guarded_plugins.user = user;
 	/* Both have lists of nodes from the environment of the step. */
 	if ((pmix || pmi2) && jail_node_names_guard_library(err) < 0)
 		return -1;

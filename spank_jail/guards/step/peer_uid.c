@@ -6,21 +6,11 @@
 #include <linux/inet_diag.h>
 #include <linux/netlink.h>
 #include <linux/sock_diag.h>
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 
 #include "native/base/scoped.h"
-
-union address {
-	struct sockaddr any;
-	struct sockaddr_in four;
-	struct sockaddr_in6 six;
-	struct sockaddr_un local;
-};
 
 /* sock_diag(7) */
 struct question {
@@ -33,7 +23,7 @@ struct answer {
 	struct inet_diag_msg message;
 };
 
-static void set_end(const union address *address, __be16 *port, __be32 bytes[4])
+static void set_end(const union socket_address *address, __be16 *port, __be32 bytes[4])
 {
 	bool six = address->any.sa_family == AF_INET6;
 
@@ -42,7 +32,7 @@ static void set_end(const union address *address, __be16 *port, __be32 bytes[4])
 }
 
 /* The socket whose own end is our peer's, and whose peer's is ours. */
-static int ask(const union address *own, const union address *peer, uid_t *uid)
+static int ask(const union socket_address *own, const union socket_address *peer, uid_t *uid)
 {
 	struct question question = {
 		.header = {
@@ -73,7 +63,7 @@ static int ask(const union address *own, const union address *peer, uid_t *uid)
 
 int jail_peer_uid(int fd, uid_t *uid)
 {
-	union address own, peer;
+	union socket_address own, peer;
 	struct ucred credentials;
 	socklen_t own_size = sizeof(own), peer_size = sizeof(peer), size = sizeof(credentials);
 

@@ -23,7 +23,7 @@
 static struct {
 	uid_t user;
 	void **host; /* libpmix's copy of Slurm's pmix_server_module_t */
-} guarded;
+} guarded_server;
 
 /* Makes of `fd` a connection that the other end has closed, whatever it sent: the library's listener ends after some errors. */
 static int hang_up(int fd)
@@ -51,8 +51,8 @@ static int accept_user(int listener, struct sockaddr *address, socklen_t *size)
 		return fd;
 	/* It asks Slurm what it can do, and says "not supported" for what is not. The removal of files that a process names
 	 * (PMIX_REGISTER_CLEANUP) is part of job control, and the library does it itself: by any path, as root. */
-	guarded.host[JOB_CONTROL] = NULL;
-	if (!jail_peer_uid(fd, &uid) && uid == guarded.user)
+	guarded_server.host[JOB_CONTROL] = NULL;
+	if (!jail_peer_uid(fd, &uid) && uid == guarded_server.user)
 		return fd;
 	return hang_up(fd);
 }
@@ -66,9 +66,9 @@ int jail_pmix_guard(uid_t user, struct jail_error *err)
 	void *server = dlsym(RTLD_DEFAULT, "PMIx_server_init");
 	if (!server)
 		return 0;
-	guarded.user = user;
-	guarded.host = dlsym(RTLD_DEFAULT, "pmix_host_server");
-	if (!guarded.host || !dladdr1(server, &ignored, (void **)&map, RTLD_DL_LINKMAP))
+	guarded_server.user = user;
+	guarded_server.host = dlsym(RTLD_DEFAULT, "pmix_host_server");
+	if (!guarded_server.host || !dladdr1(server, &ignored, (void **)&map, RTLD_DL_LINKMAP))
 		return jail_fail(err, "dlsym", 0, "this libpmix has no pmix_host_server: its server would remove what a task "
 				 "names on the node; use srun --mpi=none or --mpi=pmi2");
 	int missing = jail_imports_replace(map, "accept", (void *)accept_user, err);

@@ -26,7 +26,7 @@
 #define STATE "\nState:\t"
 
 /* Whose step it is. */
-static uid_t user;
+static uid_t step_user;
 /* What the plugin opened last, in this thread, if that was a stat file. */
 static _Thread_local int status_file = -1;
 
@@ -146,7 +146,7 @@ static int end_process(pid_t pid, int signal)
 {
 	if (pid > 0 && signal == SIGKILL) {
 		/* Of one whose first thread is dead another may wait; and a tracer may have stopped one on its way out. */
-		if (jail_stuck_release(pid, user) || is_dead(pid))
+		if (jail_stuck_release(pid, step_user) || is_dead(pid))
 			(void)find_tracers(pid, true);
 	}
 	return kill(pid, signal);
@@ -156,7 +156,7 @@ int jail_process_tree_guard(uid_t owner, struct jail_error *err)
 {
 	const struct link_map *plugin = jail_imports_library("proctrack_linuxproc");
 
-	user = owner;
+	step_user = owner;
 	if (!plugin)
 		return 0;
 	int missing = jail_imports_replace(plugin, "read", (void *)read_status, err);

@@ -6,8 +6,8 @@
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
+#include "native/base/clock.h"
 #include "spank_jail/guards/common/imported_functions.h"
 
 /* Seconds for all of a step's clients together. One that answers takes milliseconds; Slurm waits for an answer as long as
@@ -16,14 +16,6 @@
 
 static int (*send_to_one)(void *message, int *answer, int timeout);
 static atomic_long waited_s;
-
-static long seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 /* In place of slurm_send_recv_rc_msg_only_one in slurmstepd. To others than clients it gives a time limit. Success where nobody
  * is told: Slurm would try again, with pauses, for each client. */
@@ -35,10 +27,10 @@ static int tell_client(void *message, int *answer, int timeout)
 		*answer = 0;
 		return 0;
 	}
-	long start = seconds();
+	long start = clock_s();
 	int result = send_to_one(message, answer, timeout);
 	if (result)
-		waited_s += seconds() - start;
+		waited_s += clock_s() - start;
 	return result;
 }
 

@@ -17,6 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "native/base/clock.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
 #include "spank_jail/job/job_directory.h"
@@ -31,7 +32,7 @@
 /* Parents of parents: more than that is nobody's. */
 #define MOST_PARENTS 256
 /* Processes that do not let themselves be looked at, of one round. */
-#define MOST_UNANSWERED 3
+#define MOST_UNANSWERED_LOOKS 3
 
 /* Which processes got SIGKILL, and when first. */
 static struct {
@@ -41,14 +42,6 @@ static struct {
 static size_t n_killed;
 /* When the list was last looked through, and all processes of the node: once a second, for however many that do not end. */
 static time_t last_sweep, last_look;
-
-static time_t seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 /* Whether a thread of it waits. */
 static bool waits(pid_t pid)
@@ -156,7 +149,7 @@ static bool look_for_served(const void *argument)
 static bool may_serve(pid_t pid, const char *status, unsigned *unanswered)
 {
 	const struct server server = { pid, (uid_t)process_number(status, "\nUid:\t"), (gid_t)process_number(status, "\nGid:\t") };
-	int serves = *unanswered < MOST_UNANSWERED ? bounded_look(look_for_served, &server) : -1;
+	int serves = *unanswered < MOST_UNANSWERED_LOOKS ? bounded_look(look_for_served, &server) : -1;
 
 	*unanswered += serves < 0;
 	return serves != 0;
@@ -194,7 +187,7 @@ static void forget_the_ended(void)
 static time_t seconds_since(pid_t pid)
 {
 	const size_t most = sizeof(killed) / sizeof(killed[0]);
-	time_t now = seconds();
+	time_t now = clock_s();
 
 	for (size_t i = 0; i < n_killed; i++)
 		if (killed[i].pid == pid)
@@ -214,7 +207,7 @@ bool jail_stuck_release(pid_t pid, uid_t user)
 {
 	struct dirent *entry;
 	unsigned unanswered = 0;
-	time_t waited = seconds_since(pid), now = seconds();
+	time_t waited = seconds_since(pid), now = clock_s();
 
 	if (waited < ORPHANS_AFTER_S || !waits(pid))
 		return false;

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -131,3 +132,31 @@ def test_one_that_answers_nobody_is_started_again(cluster: LocalCluster) -> None
     watch = ("timeout", "--preserve-status", "120", "/usr/lib/cellblock/watch-slurmctld", "1")
     cluster.on("controller", "sh", "-c", f"nohup {' '.join(watch)} >/dev/null 2>&1 &").ok()
     cluster.wait_until_slurmctld_answers()
+
+
+@pytest.mark.parametrize("command", [("srun", "--mpi=none"), ("salloc", "--quiet")])
+def test_an_allocation_ends_though_slurmctld_dies_before_it_hears_of_it(
+    cluster: LocalCluster, user: str, command: tuple[str, ...]
+) -> None:
+    """srun and salloc say once that it is over; it ran for ever, then."""
+    before = running(cluster)
+    task = "sleep 4; touch /home/$USER/over"
+    over = cluster.root / "home" / user / "over"
+    over.unlink(missing_ok=True)
+
+    def waits_for_an_answer() -> bool:
+        """On the login node: a connection to slurmctld's port 6817 is established."""
+        lines = [line.split() for line in cluster.on("login", "cat", "/proc/net/tcp").ok().splitlines()[1:]]
+        return over.exists() and any(line[2].endswith(":1AA1") and line[3] == "01" for line in lines)
+
+    with ThreadPoolExecutor() as pool:
+        client = pool.submit(cluster.client, *command, "-n1", "--chdir=/", "sh", "-c", task, user=user)
+        cluster.wait_until("it runs", lambda: running(cluster) != before)
+        time.sleep(SAVED_AFTER_S)
+        cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
+        try:
+            cluster.wait_until("the command waits for slurmctld", waits_for_an_answer)
+        finally:
+            kill_slurmctld(cluster)
+        assert client.result().status == 0
+    cluster.wait_until("its allocation is over", lambda: running(cluster) == before)

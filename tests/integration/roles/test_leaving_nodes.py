@@ -109,6 +109,17 @@ def test_jobs_without_end_are_queued_again(nodes: LocalCluster) -> None:
     nodes.wait_until("it runs again", lambda: nodes.job(again)["JobState"] == "RUNNING")
 
 
+def test_a_job_seconds_old_whose_container_is_killed_is_queued_again_soon(nodes: LocalCluster) -> None:
+    """slurmctld takes it for one that is still being launched, and does not look for it itself"""
+    job = runs(nodes, "sleep 900")
+    podman("kill", "--signal=KILL", container_name(nodes.request.name, NODE))
+    come_back(nodes)
+    kept = runs(nodes, "sleep 900")
+    # It was 112 s and more.
+    nodes.wait_until("it is queued again", lambda: nodes.job(job)["Restarts"] == "1", 100)
+    assert (nodes.job(kept)["JobState"], nodes.job(kept)["Restarts"]) == ("RUNNING", "0")
+
+
 def test_a_job_over_two_nodes_is_queued_again(nodes: LocalCluster) -> None:
     job = submit(nodes, "ada", "srun sleep 900", "-N2", "--mem=1", "--chdir=/", "--output=/dev/null")
     nodes.wait_until("it runs", lambda: nodes.job(job)["JobState"] == "RUNNING")

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What reading JSON by jansson needs everywhere: a value that is released at the end of its block, and members that are text. */
+#ifndef REGISTRY_JSON_H
+#define REGISTRY_JSON_H
+
+#include <jansson.h>
+
+static inline void json_release(json_t **json)
+{
+	json_decref(*json);
+}
+#define scoped_json __attribute__((cleanup(json_release))) json_t
+
+/* "" where it is missing or no text. */
+static inline const char *json_text(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+
+	return text ? text : "";
+}
+
+#endif

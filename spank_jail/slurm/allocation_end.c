@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Has srun and salloc tell slurmctld again that their allocation is over, when it did not answer. plugin.c calls it there.
+ *
+ * Both tell it once and go, whatever comes back. A slurmctld that ends after it took the connection, and before it read what came,
+ * has the allocation run for ever: nobody else knows that it is over.
+ */
+#define _GNU_SOURCE
+#include "allocation_end.h"
+
+#include <errno.h>
+#include <slurm/slurm.h>
+#include <slurm/spank.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "failure.h"
+#include "native/base/error.h"
+#include "spank_jail/guards/common/imported_functions.h"
+
+/* Seconds for which it is tried again. A slurmctld that is started anew reads its records in that time. */
+#define PATIENCE_S 60
+/* Slurm's own errors begin here: slurmctld has answered. Below are those of connections, and of the system. */
+#define FIRST_ANSWER 2000
+
+static int (*own_complete)(uint32_t job, uint32_t status);
+
+static time_t seconds_now(void)
+{
+	struct timespec now = { 0 };
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+/* In place of slurm_complete_job. */
+static int complete(uint32_t job, uint32_t status)
+{
+	time_t end = seconds_now() + PATIENCE_S;
+	bool told = false;
+
+	for (;;) {
+		int result = own_complete(job, status);
+		int number = errno;
+
+		if (!result || number >= FIRST_ANSWER || number == EINVAL || seconds_now() >= end) {
+			errno = number;
+			return result;
+		}
+		if (!told)
+			slurm_info(JAIL_LOG_NAME "slurmctld did not answer that job %u is over: it is told again, for %d seconds",
+				   job, PATIENCE_S);
+		told = true;
+		const struct timespec pause = { .tv_sec = 1 };
+
+		(void)nanosleep(&pause, NULL);
+	}
+}
+
+void jail_allocation_end_tell(void)
+{
+	struct jail_error err;
+	const struct link_map *program = jail_imports_program();
+
+	if (program && !own_complete && jail_imports_wrap(program, "slurm_complete_job", (void *)complete, &own_complete, &err) < 0)
+		(void)jail_failure_report(&err);
+}
