@@ -15,7 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
-#define MOST_FILES 4096
+#define MOST_NUMBERS 4096
 /* Bytes. slurmrestd has twenty threads: requests below the first need 2 GB together, and as much those above. */
 #define SMALL ((size_t)1 << 20)
 #define LARGEST ((size_t)6 << 20)
@@ -32,9 +32,9 @@ struct request {
 	time_t last;
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct request requests[MOST_FILES];
-static size_t limit;
+static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct request requests[MOST_NUMBERS];
+static size_t most_bytes;
 
 static time_t now_s(void)
 {
@@ -57,7 +57,7 @@ static bool find_room(time_t now)
 {
 	size_t count = 0;
 
-	for (int fd = 0; fd < MOST_FILES; fd++) {
+	for (int fd = 0; fd < MOST_NUMBERS; fd++) {
 		if (!requests[fd].is_large)
 			continue;
 		if (now - requests[fd].last < LEFT_OPEN_S) {
@@ -72,16 +72,16 @@ static bool find_room(time_t now)
 
 void jail_bodies_limit(size_t most)
 {
-	limit = most;
+	most_bytes = most;
 }
 
 static void set(int fd, bool is_open)
 {
-	if (fd < 0 || fd >= MOST_FILES)
+	if (fd < 0 || fd >= MOST_NUMBERS)
 		return;
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&requests_lock);
 	requests[fd] = (struct request){ .is_open = is_open };
-	pthread_mutex_unlock(&lock);
+	pthread_mutex_unlock(&requests_lock);
 }
 
 void jail_bodies_begin(int fd)
@@ -96,21 +96,21 @@ void jail_bodies_forget(int fd)
 
 bool jail_bodies_may_grow(int fd, size_t bytes)
 {
-	if (fd < 0 || fd >= MOST_FILES || !requests[fd].is_open)
+	if (fd < 0 || fd >= MOST_NUMBERS || !requests[fd].is_open)
 		return true;
 	struct request *request = &requests[fd];
 	uint64_t answered = sent_by(fd);
 	bool may = true;
 
-	pthread_mutex_lock(&lock);
+	pthread_mutex_lock(&requests_lock);
 	/* An answer has been sent: a new one begins. */
 	if (answered != request->answered)
 		*request = (struct request){ .is_open = true, .answered = answered };
 	request->bytes += bytes;
 	request->last = now_s();
-	if (!limit && request->bytes > SMALL && !request->is_large)
+	if (!most_bytes && request->bytes > SMALL && !request->is_large)
 		may = request->is_large = find_room(request->last);
-	may = may && request->bytes <= (limit ? limit : LARGEST);
-	pthread_mutex_unlock(&lock);
+	may = may && request->bytes <= (most_bytes ? most_bytes : LARGEST);
+	pthread_mutex_unlock(&requests_lock);
 	return may;
 }

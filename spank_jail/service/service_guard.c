@@ -103,7 +103,9 @@ __attribute__((constructor)) static void begin(void)
 
 	is_bounded = http || bytes;
 	is_slurm = libslurm && !http;
-	(void)jail_array_sizes_guard(libslurm, &error);
+	/* slurmrestd has its arrays of slurmctld: of as many jobs as there are. */
+	if (is_slurm)
+		(void)jail_array_sizes_guard(libslurm, &error);
 	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
 	jail_bodies_limit(bytes ? strtoul(bytes, NULL, 10) : 0);
 	jail_peers_set(getenv("SERVICE_GUARD_PEERS"));
