@@ -22,7 +22,8 @@
 static char *host_names;
 static struct in6_addr known[MOST];
 static size_t n_known;
-static time_t asked;
+/* When next, of CLOCK_MONOTONIC. */
+static time_t asks_at;
 
 void jail_peers_set(const char *hosts)
 {
@@ -45,26 +46,33 @@ static bool read_address(const struct sockaddr *from, struct in6_addr *address)
 	return from->sa_family == AF_INET || from->sa_family == AF_INET6;
 }
 
-static void look_up(const char *name)
+static size_t look_up(const char *name, struct in6_addr *list, size_t filled)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found;
 
 	if (getaddrinfo(name, NULL, &hints, &found))
-		return;
-	for (const struct addrinfo *one = found; one && n_known < MOST; one = one->ai_next)
-		n_known += read_address(one->ai_addr, &known[n_known]);
+		return filled;
+	for (const struct addrinfo *one = found; one && filled < MOST; one = one->ai_next)
+		filled += read_address(one->ai_addr, &list[filled]);
 	freeaddrinfo(found);
+	return filled;
 }
 
+/* Where no name is known for a moment, the addresses of before stay. */
 static void look_all_up(void)
 {
 	char *list = strdup(host_names), *rest = NULL;
+	struct in6_addr fresh[MOST];
+	size_t filled = 0;
 
-	n_known = 0;
 	for (char *name = list ? strtok_r(list, " ", &rest) : NULL; name; name = strtok_r(NULL, " ", &rest))
-		look_up(name);
+		filled = look_up(name, fresh, filled);
 	free(list);
+	if (!filled)
+		return;
+	memcpy(known, fresh, filled * sizeof(*fresh));
+	n_known = filled;
 }
 
 static bool is_among(const struct in6_addr *address)
@@ -86,9 +94,10 @@ bool jail_peers_is_known(int fd)
 	    is_among(&address))
 		return true;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (n_known && now.tv_sec - asked < ASKED_EVERY_S)
+	if (now.tv_sec < asks_at)
 		return false;
-	asked = now.tv_sec;
 	look_all_up();
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	asks_at = now.tv_sec + ASKED_EVERY_S;
 	return is_among(&address);
 }

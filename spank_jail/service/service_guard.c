@@ -7,6 +7,7 @@
  * it. sackd and munged, which users of a node reach by a socket, serve 150, and as many as munged has threads.
  *   SERVICE_GUARD_CONNECTIONS  how many stay open: some less than the service takes, for one that is ended goes on for a moment
  *   SERVICE_GUARD_PEERS  names of the hosts that the service is for, with blanks between (default: all)
+ *   SERVICE_GUARD_BYTES  how many a connection brings (default: any number)
  *   SERVICE_GUARD_HTTP  anything: what comes are requests of HTTP, and no messages of Slurm's
  */
 #define _GNU_SOURCE
@@ -21,6 +22,7 @@
 
 #include "known_peers.h"
 #include "queries.h"
+#include "request_bodies.h"
 #include "service_connections.h"
 #include "spank_jail/guards/common/array_sizes.h"
 #include "spank_jail/guards/common/imported_functions.h"
@@ -60,7 +62,7 @@ static uid_t (*own_uid)(void *);
 static void *(*make_room)(size_t, size_t, bool, bool, const char *, int, const char *);
 static void (*give_room)(void **);
 static int (*admin_level)(void *, uint32_t);
-static bool is_slurm;
+static bool is_slurm, is_bounded;
 /* Whose connection to slurmdbd this thread serves; root: nobody's yet. */
 static _Thread_local uid_t client;
 /* In a function of large_messages.c, which calls these here. */
@@ -94,14 +96,18 @@ static bool is_messages(void)
 
 __attribute__((constructor)) static void begin(void)
 {
-	const char *most = getenv("SERVICE_GUARD_CONNECTIONS");
+	const char *most = getenv("SERVICE_GUARD_CONNECTIONS"), *bytes = getenv("SERVICE_GUARD_BYTES"), *http = getenv("SERVICE_GUARD_HTTP");
 
 	const struct link_map *libslurm = jail_imports_library("libslurm");
 	struct jail_error error;
 
-	is_slurm = libslurm && !getenv("SERVICE_GUARD_HTTP");
-	(void)jail_array_sizes_guard(libslurm, &error);
+	is_bounded = http || bytes;
+	is_slurm = libslurm && !http;
+	/* slurmrestd has its arrays of slurmctld: of as many jobs as there are. */
+	if (is_slurm)
+		(void)jail_array_sizes_guard(libslurm, &error);
 	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
+	jail_bodies_limit(bytes ? strtoul(bytes, NULL, 10) : 0);
 	jail_peers_set(getenv("SERVICE_GUARD_PEERS"));
 }
 
@@ -122,6 +128,8 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 		errno = ECONNABORTED;
 		return -1;
 	}
+	if (is_bounded)
+		jail_bodies_begin(fd);
 	jail_crowd_add(fd);
 	return fd;
 }
@@ -139,14 +147,25 @@ int close(int fd)
 		is_inside = false;
 		return result;
 	}
+	if (is_bounded)
+		jail_bodies_forget(fd);
 	jail_crowd_remove(fd);
 	return own_close(fd);
+}
+
+/* What was read is none of a request's where it has become too large: the connection ends. */
+static ssize_t bounded(int fd, ssize_t got)
+{
+	if (!is_bounded || got <= 0 || jail_bodies_may_grow(fd, (size_t)got))
+		return got;
+	(void)shutdown(fd, SHUT_RDWR);
+	return 0;
 }
 
 ssize_t read(int fd, void *buffer, size_t size)
 {
 	if (!is_messages())
-		return own_read(fd, buffer, size);
+		return bounded(fd, own_read(fd, buffer, size));
 	is_inside = true;
 	ssize_t got = jail_large_messages_read(fd, buffer, size);
 	is_inside = false;
@@ -156,7 +175,7 @@ ssize_t read(int fd, void *buffer, size_t size)
 ssize_t recv(int fd, void *buffer, size_t size, int flags)
 {
 	if (!is_messages())
-		return own_recv(fd, buffer, size, flags);
+		return bounded(fd, own_recv(fd, buffer, size, flags));
 	is_inside = true;
 	ssize_t got = jail_large_messages_recv(fd, buffer, size, flags);
 	is_inside = false;

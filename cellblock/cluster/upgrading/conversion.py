@@ -9,7 +9,7 @@ import docker
 from docker.errors import ContainerError, DockerException
 
 from cellblock.cluster.definition.names import name_option
-from cellblock.cluster.engine.container_specs import container_name, network_name
+from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.engine.containers import thrown_away
 from cellblock.errors import CellblockError
 
@@ -39,7 +39,8 @@ def ask_slurmdbd(client: docker.DockerClient, cluster: str, image: str, folder: 
                 name=name,
                 entrypoint=["sh", "-c", _SCRIPT],
                 command=[],
-                network=network_name(cluster),
+                # The database hears that container's address alone.
+                network_mode=f"container:{container_name(cluster, 'accounting')}",
                 volumes={
                     str(folder / "config" / "accounting"): {"bind": "/etc/cellblock", "mode": "ro"},
                     str(folder / "secrets" / "accounting"): {"bind": "/run/secrets/cellblock", "mode": "ro"},

@@ -56,6 +56,21 @@ time.sleep(60)
 """
 
 
+# Header of a message to sackd: the version, its length, what is asked for.
+_WITHOUT_END = """
+import socket, struct
+one, sent = socket.socket(socket.AF_UNIX), 0
+one.connect("/run/slurm/sack.socket")
+one.sendall(struct.pack("!HII", 42 << 8, 0xF0000000, 64001))
+try:
+    while sent < 64_000_000:
+        sent += one.send(bytes(65536))
+except OSError:
+    pass
+print(sent)
+"""
+
+
 @pytest.fixture(scope="module", params=VARIANTS)
 def slurm(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
     """A cluster with all roles."""
@@ -208,6 +223,13 @@ def test_a_user_who_holds_all_connections_keeps_nobody_out(slurm: LocalCluster) 
         exit $status
     """
     slurm.jail("sh", "-c", script, stdin=_HOLD).ok()
+
+
+def test_of_a_message_without_end_little_is_kept(slurm: LocalCluster) -> None:
+    """sackd has in memory what has come of a message that says that it is of four gigabytes."""
+    slurm.add_user("eve")
+    done = slurm.jail("python3", "-", user="eve", stdin=_WITHOUT_END)
+    assert int(done.ok()) < 8_000_000
 
 
 @pytest.mark.parametrize("signal", ["KILL", "INT"])

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bounds the requests to slurmrestd and sackd. service_guard.c calls it.
+ *
+ * slurmrestd takes bodies of 50 MB, and makes of JSON what needs ninety times as much memory (24 MB took 2.2 GB) before slurmctld sees
+ * the token: with any text for a token two such requests end it. A script for a job has 4 MiB at most. sackd waits for all of a message that says that it is of 4 GB, and has
+ * what has come of it in memory.
+ */
+#define _GNU_SOURCE
+#include "request_bodies.h"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#define MOST_NUMBERS 4096
+/* Bytes. slurmrestd has twenty threads: requests below the first need 2 GB together, and as much those above. */
+#define SMALL ((size_t)1 << 20)
+#define LARGEST ((size_t)6 << 20)
+#define MOST_LARGE 3
+/* In s. A large request that nothing came of for so long makes room. */
+#define LEFT_OPEN_S 60
+
+struct request {
+	bool is_open;
+	size_t bytes;
+	/* What was sent on the connection before it began. */
+	uint64_t answered;
+	bool is_large;
+	time_t last;
+};
+
+static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct request requests[MOST_NUMBERS];
+static size_t most_bytes;
+
+static time_t now_s(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec;
+}
+
+static uint64_t sent_by(int fd)
+{
+	struct tcp_info info = { 0 };
+	socklen_t size = sizeof(info);
+
+	return getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) ? 0 : info.tcpi_bytes_acked;
+}
+
+/* The caller holds the lock. */
+static bool find_room(time_t now)
+{
+	size_t count = 0;
+
+	for (int fd = 0; fd < MOST_NUMBERS; fd++) {
+		if (!requests[fd].is_large)
+			continue;
+		if (now - requests[fd].last < LEFT_OPEN_S) {
+			count++;
+		} else {
+			(void)shutdown(fd, SHUT_RD);
+			requests[fd].is_large = false;
+		}
+	}
+	return count < MOST_LARGE;
+}
+
+void jail_bodies_limit(size_t most)
+{
+	most_bytes = most;
+}
+
+static void set(int fd, bool is_open)
+{
+	if (fd < 0 || fd >= MOST_NUMBERS)
+		return;
+	pthread_mutex_lock(&requests_lock);
+	requests[fd] = (struct request){ .is_open = is_open };
+	pthread_mutex_unlock(&requests_lock);
+}
+
+void jail_bodies_begin(int fd)
+{
+	set(fd, true);
+}
+
+void jail_bodies_forget(int fd)
+{
+	set(fd, false);
+}
+
+bool jail_bodies_may_grow(int fd, size_t bytes)
+{
+	if (fd < 0 || fd >= MOST_NUMBERS || !requests[fd].is_open)
+		return true;
+	struct request *request = &requests[fd];
+	uint64_t answered = sent_by(fd);
+	bool may = true;
+
+	pthread_mutex_lock(&requests_lock);
+	/* An answer has been sent: a new one begins. */
+	if (answered != request->answered)
+		*request = (struct request){ .is_open = true, .answered = answered };
+	request->bytes += bytes;
+	request->last = now_s();
+	if (!most_bytes && request->bytes > SMALL && !request->is_large)
+		may = request->is_large = find_room(request->last);
+	may = may && request->bytes <= (most_bytes ? most_bytes : LARGEST);
+	pthread_mutex_unlock(&requests_lock);
+	return may;
+}
