@@ -2,8 +2,8 @@
 /* Bounds the requests to slurmrestd and sackd. service_guard.c calls it.
  *
  * slurmrestd takes bodies of 50 MB, and makes of JSON what needs ninety times as much memory (24 MB took 2.2 GB) before slurmctld sees
- * the token: with any text for a token two such requests end it. A script for a job has 4 MiB at most. sackd waits for all of a message that says that it is of 4 GB, and has
- * what has come of it in memory.
+ * the token: with any text for a token two such requests end it. A script for a job has 4 MiB at most. sackd waits for all of a message
+ * that says that it is of 4 GB, and has what has come of it in memory.
  */
 #define _GNU_SOURCE
 #include "request_bodies.h"
