@@ -148,6 +148,8 @@ class _Node:
             for tag in tags:
                 image = f"{self.proxy.address}/bench/{name}:{tag}"
                 self.proxy.taken()
+                # What was written before is not this pull's: podman flushes the layers that it writes.
+                os.sync()
                 began = time.perf_counter()
                 _podman(["pull", "--quiet", "--tls-verify=false", image], variables)
                 program, *arguments = _JOB

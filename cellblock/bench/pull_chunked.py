@@ -58,6 +58,7 @@ def chunked_pulls(
             pull = ["podman", "--cgroup-manager=cgroupfs", "pull", "--quiet", "--tls-verify=false"]
             options = [f"--signature-policy={_MACHINE}{policy}", f"{proxy.address}/bench/chunked:{tag}"]
             proxy.taken()
+            os.sync()
             began = time.perf_counter()
             with events.step("chunked", f"pull {tag + 1} of {len(images)}"):
                 _run([*enter, *pull, *options], variables)

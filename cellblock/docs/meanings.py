@@ -142,6 +142,10 @@ NODE_ENVIRONMENT = {
     "CELLBLOCK_CONTROLLER": ("`controller:6817`", "host and port of slurmctld"),
     "CELLBLOCK_ACCOUNTING": ("none", "host and port of slurmdbd, for the controller"),
     "CELLBLOCK_ACCOUNT": ("none", "the account that the controller associates each user of the jail with"),
+    "CELLBLOCK_ACCOUNTING_MEMORY_MB": (
+        "half of the machine's, 2048 at least",
+        "memory that slurmdbd may take, in MiB",
+    ),
     "CELLBLOCK_DATABASE": ("`slurm_acct_db`", "the database of slurmdbd"),
     "CELLBLOCK_METRICS_SOURCE": (
         "`commands`",

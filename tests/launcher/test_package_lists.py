@@ -88,19 +88,19 @@ def test_who_is_not_root_goes_on_without_what_is_optional(machine: Machine) -> N
 
 
 NO_NETWORK = """\
-Err:1 http://deb.debian.org/debian forky InRelease
-  Temporary failure resolving 'deb.debian.org'
+Err:1 http://deb.example.org/debian forky InRelease
+  Temporary failure resolving 'deb.example.org'
 Reading package lists...
-W: Failed to fetch http://deb.debian.org/debian/dists/forky/InRelease  Temporary failure resolving 'deb'
+W: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease  Temporary failure resolving 'deb'
 W: Some index files failed to download. They have been ignored, or old ones used instead.
 """
-EXPIRED = "W: Failed to fetch http://deb.debian.org/debian/dists/forky/InRelease  the key has expired\n"
+EXPIRED = "W: Failed to fetch http://deb.example.org/debian/dists/forky/InRelease  the key has expired\n"
 
 
 @pytest.mark.parametrize(
     ("said", "cause", "next_step"),
     [
-        (NO_NETWORK, "| W: Failed to fetch http://deb.debian.org", "this looks like no network"),
+        (NO_NETWORK, "| W: Failed to fetch http://deb.example.org", "this looks like no network"),
         (EXPIRED, "the key has expired", "mend what the lines above name in /etc/apt"),
         ("Reading package lists...\n", "apt offers no buildah", "enable the archive component"),
     ],
