@@ -67,8 +67,8 @@ def asked(folder: Path) -> list[str]:
 def test_jobs_of_a_container_that_is_gone_are_queued_again_before_the_later_look(tmp_path: Path) -> None:
     with looking(tmp_path / "one", "MIXED*", patience_s=90) as folder:
         now = int((folder / "slurmd.pid").stat().st_mtime)
-        # The second may be this slurmd's: clocks differ. The third surely is.
-        jobs = {"11": now - 6, "12": now - 4, "13": now + 6}
+        # The first began before this slurmd. The second may be this slurmd's, and the third surely is.
+        jobs = {"11": now, "12": now + 2, "13": now + 6}
         lines = (f"{job} {job} 1 w {begun} N/A None\n" for job, begun in jobs.items())
         (folder / "jobs").write_text("".join(lines))
         while "scontrol requeue 11" not in asked(folder):
