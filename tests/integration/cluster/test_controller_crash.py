@@ -141,9 +141,10 @@ def test_an_allocation_ends_though_slurmctld_dies_before_it_hears_of_it(
     """srun and salloc say once that it is over; it ran for ever, then."""
     # What ended a moment ago may complete yet.
     before = {*running(cluster)}
-    task = "sleep 4; touch /home/$USER/over"
-    over = cluster.root / "home" / user / "over"
-    over.unlink(missing_ok=True)
+    task = "cd /home/$USER && touch began; sleep 4; touch over"
+    began, over = (cluster.root / "home" / user / name for name in ("began", "over"))
+    for file in (began, over):
+        file.unlink(missing_ok=True)
 
     def waits_for_an_answer() -> bool:
         """On the login node: a connection to slurmctld's port 6817 is established."""
@@ -152,7 +153,8 @@ def test_an_allocation_ends_though_slurmctld_dies_before_it_hears_of_it(
 
     with ThreadPoolExecutor() as pool:
         client = pool.submit(cluster.client, *command, "-n1", "--chdir=/", "sh", "-c", task, user=user)
-        cluster.wait_until("it runs", lambda: bool({*running(cluster)} - before))
+        # salloc asks slurmctld for its nodes' state first.
+        cluster.wait_until("it runs", began.exists)
         jobs = {*running(cluster)} - before
         time.sleep(SAVED_AFTER_S)
         cluster.on("controller", "sh", "-c", "kill -STOP $(pidof slurmctld)").ok()
