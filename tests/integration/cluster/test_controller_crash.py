@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.integration.jobs import fresh_path
 from tests.integration.local_cluster import LocalCluster
 
 pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
@@ -141,10 +142,8 @@ def test_an_allocation_ends_though_slurmctld_dies_before_it_hears_of_it(
     """srun and salloc say once that it is over; it ran for ever, then."""
     # What ended a moment ago may complete yet.
     before = {*running(cluster)}
-    task = "cd /home/$USER && touch began; sleep 4; touch over"
-    began, over = (cluster.root / "home" / user / name for name in ("began", "over"))
-    for file in (began, over):
-        file.unlink(missing_ok=True)
+    began, over = (fresh_path(cluster, user, f"allocation-{name}") for name in ("began", "over"))
+    task = f"cd /home/{user} && touch {began.name}; sleep 4; touch {over.name}"
 
     def waits_for_an_answer() -> bool:
         """On the login node: a connection to slurmctld's port 6817 is established."""

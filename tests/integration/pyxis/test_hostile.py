@@ -136,7 +136,6 @@ def test_what_the_epilog_runs_sees_and_leaves_nothing(containers: Containers) ->
 def test_no_job_of_the_user_stops_the_epilog(containers: Containers) -> None:
     """What the epilog runs was in sight of the user's other jobs: stopped, it held the node for ever."""
     cluster, user = containers.cluster, containers.user
-    folder = home(cluster, user)
     stop = """until [ -e stopped ] || [ -e over ]; do
         for process in /proc/[0-9]*; do
             if grep -qa -e --match "$process/cmdline" 2>/dev/null && [ "${process#/proc/}" != $$ ] &&
@@ -150,7 +149,7 @@ def test_no_job_of_the_user_stops_the_epilog(containers: Containers) -> None:
         echo "$SLURM_JOB_ID.0 temporary x" > ../.lock
         srun --container-image=IMAGE --container-save=/tmp/x.sqsh true""".replace("IMAGE", IMAGE)
     options = ("-n1", "-wworker-1", f"-D/home/{user}", "-o/dev/null")
-    stopped, over = folder / "stopped", folder / "over"
+    stopped, over = (fresh_path(cluster, user, name) for name in ("stopped", "over"))
     stopper = submit(cluster, user, stop, *options)
     cluster.wait_until("it looks", lambda: cluster.job(stopper)["JobState"] == "RUNNING")
     victim = ended(cluster, submit(cluster, user, many, *options))
