@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.jobs import ended, fresh_path, home, submit
+from tests.integration.jobs import ended, fresh_path, submit
 from tests.integration.pyxis.conftest import IMAGE, Containers
 
 pytestmark = pytest.mark.integration
