@@ -19,7 +19,6 @@ import os
 import shutil
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -29,7 +28,7 @@ from tempfile import TemporaryDirectory
 
 from cellblock.bench.slow_fs import slow_filesystem
 from cellblock.bench.volume_small_files import small_files_cost
-from cellblock.bench.volume_sources import TAR, Layout, make_sources, make_tree
+from cellblock.bench.volume_sources import TAR, Layout, assemble_command, make_sources, make_tree
 from cellblock.bench.volume_upgrade import UpgradeCost, upgrade_cost
 from cellblock.errors import CellblockError
 from cellblock.events import Events
@@ -122,10 +121,6 @@ def volume_cost(events: Events, *, rounds: int) -> VolumeCost:
     return cost
 
 
-def _assemble(source: str, target: Path) -> list[str]:
-    return [sys.executable, "-m", "cellblock.cli", "jail", "assemble", source, str(target), "--log", "json"]
-
-
 def _ways(work: Path, layout: Layout) -> dict[str, Callable[[Path], object]]:
     tar, layer = str(work / "tree.tar"), layout.largest()
 
@@ -146,7 +141,7 @@ def _ways(work: Path, layout: Layout) -> dict[str, Callable[[Path], object]]:
         run("cp", "-a", str(target / "unpacked"), str(target / "copied"))
 
     ways: dict[str, Callable[[Path], object]] = {
-        "assemble": lambda target: run(*_assemble(f"oci:{layout.folder}:old", target)),
+        "assemble": lambda target: run(*assemble_command(f"oci:{layout.folder}:old", target)),
         "tar": untar,
         "unpack_and_cp": unpack_and_cp,
     }
@@ -193,7 +188,7 @@ def _slow(work: Path, files: int) -> dict[str, float]:
         folder = work / "slow"
         folder.mkdir()
         place = mounted.enter_context(slow_filesystem(folder))
-        commands = {"assemble": _assemble(f"oci:{work / 'part-layout'}:part", place / "volume")}
+        commands = {"assemble": assemble_command(f"oci:{work / 'part-layout'}:part", place / "volume")}
         if shutil.which("rsync"):
             commands["rsync"] = ["rsync", "-aHAX", f"{part}/", f"{place / 'rsync'}/"]
         for name, command in commands.items():

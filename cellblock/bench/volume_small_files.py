@@ -11,14 +11,13 @@ import io
 import os
 import random
 import subprocess
-import sys
 import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.bench.volume_sources import TAR
+from cellblock.bench.volume_sources import TAR, assemble_command
 from cellblock.events import Events
 
 FILES, FOLDERS = 300_000, 1_500
@@ -57,10 +56,7 @@ def _timed(name: str, archive: Path, target: Path) -> tuple[float, float]:
     began = time.monotonic()
     command = {
         "tar": [*TAR, "-C", str(target), "-xf", str(archive)],
-        "assemble": [
-            *(sys.executable, "-m", "cellblock.cli", "jail", "assemble", str(archive), str(target)),
-            *("--log", "json"),
-        ],
+        "assemble": assemble_command(str(archive), target),
     }[name]
     subprocess.run(command, check=True, capture_output=True)
     seconds = time.monotonic() - began

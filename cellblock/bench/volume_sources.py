@@ -9,6 +9,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -51,6 +52,11 @@ def _folders() -> Iterator[Path]:
             yield from (one for one in sorted(source.iterdir()) if one.is_dir() and not one.is_symlink())
             if name == "bin":
                 yield source
+
+
+def assemble_command(source: str, target: Path) -> list[str]:
+    """`jail assemble SOURCE TARGET`, as a program of its own."""
+    return [sys.executable, "-m", "cellblock.cli", "jail", "assemble", source, str(target), "--log", "json"]
 
 
 def make_sources(tree: Path, work: Path) -> Layout:

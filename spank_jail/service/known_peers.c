@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "native/base/clock.h"
 
 /* Addresses of all hosts together. */
 #define MOST 32
@@ -23,7 +24,7 @@ static char *host_names;
 static struct in6_addr known[MOST];
 static size_t n_known;
 /* When next, of CLOCK_MONOTONIC. */
-static time_t asks_at;
+static int64_t asks_at;
 
 void jail_peers_set(const char *hosts)
 {
@@ -88,16 +89,13 @@ bool jail_peers_is_known(int fd)
 	struct sockaddr_storage peer = { 0 };
 	socklen_t size = sizeof(peer);
 	struct in6_addr address;
-	struct timespec now;
 
 	if (!host_names || getpeername(fd, (struct sockaddr *)&peer, &size) || !read_address((struct sockaddr *)&peer, &address) ||
 	    is_among(&address))
 		return true;
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (now.tv_sec < asks_at)
+	if (clock_s() < asks_at)
 		return false;
 	look_all_up();
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	asks_at = now.tv_sec + ASKED_EVERY_S;
+	asks_at = clock_s() + ASKED_EVERY_S;
 	return is_among(&address);
 }

@@ -13,7 +13,8 @@
 #include <pthread.h>
 #include <stdint.h>
 #include <sys/socket.h>
-#include <time.h>
+
+#include "native/base/clock.h"
 
 #define MOST_NUMBERS 4096
 /* Bytes. slurmrestd has twenty threads: requests below the first need 2 GB together, and as much those above. */
@@ -29,20 +30,12 @@ struct request {
 	/* What was sent on the connection before it began. */
 	uint64_t answered;
 	bool is_large;
-	time_t last;
+	int64_t last;
 };
 
 static pthread_mutex_t requests_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct request requests[MOST_NUMBERS];
 static size_t most_bytes;
-
-static time_t now_s(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
 
 static uint64_t sent_by(int fd)
 {
@@ -53,7 +46,7 @@ static uint64_t sent_by(int fd)
 }
 
 /* The caller holds the lock. */
-static bool find_room(time_t now)
+static bool find_room(int64_t now)
 {
 	size_t count = 0;
 
@@ -107,7 +100,7 @@ bool jail_bodies_may_grow(int fd, size_t bytes)
 	if (answered != request->answered)
 		*request = (struct request){ .is_open = true, .answered = answered };
 	request->bytes += bytes;
-	request->last = now_s();
+	request->last = clock_s();
 	if (!most_bytes && request->bytes > SMALL && !request->is_large)
 		may = request->is_large = find_room(request->last);
 	may = may && request->bytes <= (most_bytes ? most_bytes : LARGEST);

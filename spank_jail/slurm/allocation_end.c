@@ -14,6 +14,7 @@
 #include <time.h>
 
 #include "failure.h"
+#include "native/base/clock.h"
 #include "native/base/error.h"
 #include "spank_jail/guards/common/imported_functions.h"
 
@@ -25,25 +26,17 @@
 /* The job's number until 25.11, what points to it since. */
 static int (*own_complete)(uintptr_t job, uint32_t status);
 
-static time_t seconds_now(void)
-{
-	struct timespec now = { 0 };
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
-}
-
 /* In place of slurm_complete_job. */
 static int complete(uintptr_t job, uint32_t status)
 {
-	time_t end = seconds_now() + PATIENCE_S;
+	int64_t end = clock_s() + PATIENCE_S;
 	bool told = false;
 
 	for (;;) {
 		int result = own_complete(job, status);
 		int number = errno;
 
-		if (!result || number >= FIRST_ANSWER || number == EINVAL || seconds_now() >= end) {
+		if (!result || number >= FIRST_ANSWER || number == EINVAL || clock_s() >= end) {
 			errno = number;
 			return result;
 		}
