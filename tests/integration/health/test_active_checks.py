@@ -242,7 +242,8 @@ def test_from_a_container_of_its_own(nodes: LocalCluster, tmp_path: Path) -> Non
         *(f"--volume={configuration}:/etc/cellblock/slurm:ro", f"--network={network_name(name)}"),
         f"--volume={folder}/secrets/{auth}:/run/secrets/cellblock:ro",
         f"--ulimit=nofile={':'.join(map(str, resource.getrlimit(resource.RLIMIT_NOFILE)))}",
-        *("--ulimit=nproc=1000:1000", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
+        # A user's processes are counted over all containers: munge's of the clusters beside this one are 2,000 and more.
+        *("--ulimit=nproc=8192:8192", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
         *("--security-opt=no-new-privileges", '--entrypoint=["tini", "--", "cellblock-init", "health"]'),
     ]
     try:
