@@ -242,7 +242,7 @@ def test_from_a_container_of_its_own(nodes: LocalCluster, tmp_path: Path) -> Non
         *(f"--volume={configuration}:/etc/cellblock/slurm:ro", f"--network={network_name(name)}"),
         f"--volume={folder}/secrets/{auth}:/run/secrets/cellblock:ro",
         f"--ulimit=nofile={':'.join(map(str, resource.getrlimit(resource.RLIMIT_NOFILE)))}",
-        # A user's processes are counted over all containers: munge's of the clusters beside this one are 2,000 and more.
+        # A user's processes are counted over all containers: munge's alone are hundreds a cluster.
         *("--ulimit=nproc=8192:8192", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
         *("--security-opt=no-new-privileges", '--entrypoint=["tini", "--", "cellblock-init", "health"]'),
     ]
