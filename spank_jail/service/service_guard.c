@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* service_guard.so: bounds the connections and memory that users can take of slurmdbd, of its database, of slurmrestd, of sackd and of
- * munged, and what they can have slurmdbd do to the database. The images' entrypoints load it into them (LD_PRELOAD).
+ * munged, and what they can have slurmdbd do to the database; slurmdbd answers for what the database kept. The images' entrypoints
+ * load it into them (LD_PRELOAD).
  *
  * Jobs reach the first three over the network. slurmdbd serves a hundred connections, slurmrestd 124, MariaDB as many as
  * max_connections says, and each waits on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends
@@ -13,6 +14,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -28,9 +30,12 @@
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/large_messages.h"
 #include "spank_jail/guards/common/node_names.h"
+#include "transactions.h"
 
 /* Slurm has no larger clusters. */
 #define MOST_NAMES 65536
+/* slurmdbd has no larger numbers of connections. */
+#define MOST_FILES 4096
 /* For the database, which finds an error in it, and for the log. */
 #define NO_QUERY "refused: a text of a client's would be a part of the query"
 /* Of slurmdb_admin_level_t: 0 to 3. */
@@ -47,6 +52,9 @@ EXPORT void *hostlist_create_dims(const char *names, int dimensions);
 EXPORT int unpackstr_xmalloc_escaped(char **text, uint32_t *size, void *buffer);
 EXPORT int mysql_query(void *database, const char *query);
 EXPORT signed char mysql_autocommit(void *database, signed char mode);
+EXPORT signed char mysql_commit(void *database);
+EXPORT signed char mysql_rollback(void *database);
+EXPORT void mysql_close(void *database);
 EXPORT uid_t auth_g_get_uid(void *credential);
 
 static int (*own_accept4)(int, struct sockaddr *, socklen_t *, int);
@@ -57,12 +65,14 @@ static void *(*own_list)(const char *, int);
 static ssize_t (*own_recv)(int, void *, size_t, int);
 static int (*own_unpack)(char **, uint32_t *, void *);
 static int (*own_query)(void *, const char *);
-static signed char (*own_autocommit)(void *, signed char);
+static signed char (*own_autocommit)(void *, signed char), (*own_commit)(void *), (*own_rollback)(void *);
+static void (*own_database_close)(void *);
 static uid_t (*own_uid)(void *);
 static void *(*make_room)(size_t, size_t, bool, bool, const char *, int, const char *);
 static void (*give_room)(void **);
 static int (*admin_level)(void *, uint32_t);
 static bool is_slurm, is_bounded;
+static atomic_bool is_client[MOST_FILES];
 /* Whose connection to slurmdbd this thread serves; root: nobody's yet. */
 static _Thread_local uid_t client;
 /* In a function of large_messages.c, which calls these here. */
@@ -78,6 +88,7 @@ static void find_functions(void)
 		{ "accept4", &own_accept4 }, { "close", &own_close }, { "read", &own_read }, { "recv", &own_recv },
 		{ "hostlist_create_dims", &own_list }, { "unpackstr_xmalloc_escaped", &own_unpack },
 		{ "mysql_query", &own_query }, { "mysql_autocommit", &own_autocommit }, { "auth_g_get_uid", &own_uid },
+		{ "mysql_commit", &own_commit }, { "mysql_rollback", &own_rollback }, { "mysql_close", &own_database_close },
 		{ "slurm_xcalloc", &make_room }, { "slurm_xfree", &give_room }, { "assoc_mgr_get_admin_level", &admin_level },
 	};
 
@@ -119,6 +130,8 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 		is_inside = true;
 		fd = jail_large_messages_accept4(listener, address, size, flags);
 		is_inside = false;
+		if (fd >= 0 && fd < MOST_FILES)
+			is_client[fd] = true;
 		return fd;
 	}
 	fd = own_accept4(listener, address, size, flags);
@@ -143,6 +156,8 @@ int close(int fd)
 {
 	if (is_messages()) {
 		is_inside = true;
+		if (fd >= 0 && fd < MOST_FILES)
+			is_client[fd] = false;
 		int result = jail_large_messages_close(fd);
 		is_inside = false;
 		return result;
@@ -162,10 +177,18 @@ static ssize_t bounded(int fd, ssize_t got)
 	return 0;
 }
 
+/* The thread reads what a client says, or another socket. */
+static void note_client(int fd)
+{
+	if (fd >= 0 && fd < MOST_FILES && is_client[fd])
+		jail_transactions_serve(fd);
+}
+
 ssize_t read(int fd, void *buffer, size_t size)
 {
 	if (!is_messages())
 		return bounded(fd, own_read(fd, buffer, size));
+	note_client(fd);
 	is_inside = true;
 	ssize_t got = jail_large_messages_read(fd, buffer, size);
 	is_inside = false;
@@ -176,6 +199,7 @@ ssize_t recv(int fd, void *buffer, size_t size, int flags)
 {
 	if (!is_messages())
 		return bounded(fd, own_recv(fd, buffer, size, flags));
+	note_client(fd);
 	is_inside = true;
 	ssize_t got = jail_large_messages_recv(fd, buffer, size, flags);
 	is_inside = false;
@@ -224,7 +248,10 @@ int mysql_query(void *database, const char *query)
 {
 	if (!own_query)
 		find_in_library(&own_query, sizeof(own_query), "mysql_query");
-	return own_query(database, jail_queries_is_sound(query) ? query : NO_QUERY);
+	int failed = own_query(database, jail_queries_is_sound(query) ? query : NO_QUERY);
+	if (!failed)
+		jail_transactions_add(database, query);
+	return failed;
 }
 
 /* Of who opens a connection slurmdbd asks it, with the thread that serves it. */
@@ -244,5 +271,39 @@ signed char mysql_autocommit(void *database, signed char mode)
 	if (!own_autocommit)
 		find_in_library(&own_autocommit, sizeof(own_autocommit), "mysql_autocommit");
 	bool is_users = !mode && client && client != geteuid() && admin_level && admin_level(NULL, client) < OPERATOR;
-	return is_users ? 0 : own_autocommit(database, mode);
+	if (is_users)
+		return 0;
+	signed char failed = own_autocommit(database, mode);
+	if (!failed)
+		jail_transactions_begin(database, !mode);
+	return failed;
+}
+
+signed char mysql_commit(void *database)
+{
+	if (!own_commit)
+		find_in_library(&own_commit, sizeof(own_commit), "mysql_commit");
+	signed char failed = own_commit(database);
+	if (failed)
+		jail_transactions_lose(database);
+	else
+		jail_transactions_end(database);
+	return failed;
+}
+
+signed char mysql_rollback(void *database)
+{
+	if (!own_rollback)
+		find_in_library(&own_rollback, sizeof(own_rollback), "mysql_rollback");
+	jail_transactions_end(database);
+	return own_rollback(database);
+}
+
+/* slurmdbd closes one that is broken, too, and opens another. */
+void mysql_close(void *database)
+{
+	if (!own_database_close)
+		find_in_library(&own_database_close, sizeof(own_database_close), "mysql_close");
+	jail_transactions_lose(database);
+	own_database_close(database);
 }

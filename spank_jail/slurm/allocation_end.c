@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Has srun and salloc tell slurmctld again that their allocation is over, when it did not answer. plugin.c calls it there.
  *
- * Both tell it once and go, whatever comes back. A slurmctld that ends after it took the connection, and before it read what came,
- * has the allocation run for ever: nobody else knows that it is over.
+ * Both tell it once and go, whatever comes back. A slurmctld that ends after it took the connection, and before it did what it was
+ * told, has the allocation run for ever: nobody else knows that it is over.
  */
 #define _GNU_SOURCE
 #include "allocation_end.h"
@@ -10,6 +10,7 @@
 #include <errno.h>
 #include <slurm/slurm.h>
 #include <slurm/spank.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -20,11 +21,19 @@
 
 /* Seconds for which it is tried again. A slurmctld that is started anew reads its records in that time. */
 #define PATIENCE_S 60
-/* Slurm's own errors begin here: slurmctld has answered. Below are those of connections, and of the system. */
+/* slurmctld's answers, of Slurm's errors. Below are those of connections, and of the system; above, those of connections that end
+ * before an answer, and of munge. What follows from 7000 on is of answers again. */
 #define FIRST_ANSWER 2000
+#define LAST_ANSWER 4999
+#define OTHER_ANSWERS 7000
 
 /* The job's number until 25.11, what points to it since. */
 static int (*own_complete)(uintptr_t job, uint32_t status);
+
+static bool is_answer(int number)
+{
+	return (number >= FIRST_ANSWER && number <= LAST_ANSWER) || number >= OTHER_ANSWERS || number == EINVAL;
+}
 
 /* In place of slurm_complete_job. */
 static int complete(uintptr_t job, uint32_t status)
@@ -36,7 +45,7 @@ static int complete(uintptr_t job, uint32_t status)
 		int result = own_complete(job, status);
 		int number = errno;
 
-		if (!result || number >= FIRST_ANSWER || number == EINVAL || clock_s() >= end) {
+		if (!result || is_answer(number) || clock_s() >= end) {
 			errno = number;
 			return result;
 		}

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from cellblock.cluster.engine.container_specs import container_name
 from tests.integration.jobs import fresh_path
 from tests.integration.local_cluster import LocalCluster
 
@@ -18,6 +20,18 @@ pytestmark = [pytest.mark.integration, pytest.mark.every_slurm]
 SAVED_AFTER_S = 0.5
 # jobcomp.lua writes it.
 ENDED = "/var/lib/slurm/slurmctld/ended-jobs"
+# In slurmctld's place: reads what comes on its port, answers nothing, and closes the connection.
+READS_AND_DIES = r"""
+use IO::Socket::INET;
+my $listener = IO::Socket::INET->new(LocalPort => 6817, Listen => 16, ReuseAddr => 1) or die "$@";
+while (1) {
+    vec(my $ready = '', fileno $listener, 1) = 1;
+    select($ready, undef, undef, 0.1) > 0 or next;
+    my $client = $listener->accept or next;
+    sysread $client, my $read, 65536;
+    close $client;
+}
+"""
 
 
 def kill_slurmctld(cluster: LocalCluster) -> None:
@@ -165,5 +179,44 @@ def test_an_allocation_ends_though_slurmctld_dies_before_it_hears_of_it(
             cluster.wait_until("the command waits for slurmctld", waits_for_an_answer)
         finally:
             kill_slurmctld(cluster)
+        assert client.result().status == 0
+    cluster.wait_until("its allocation is over", lambda: not jobs & {*running(cluster)})
+
+
+@pytest.mark.parametrize("command", [("srun", "--mpi=none"), ("salloc", "--quiet")])
+def test_an_allocation_ends_though_slurmctld_dies_of_what_it_hears(
+    cluster: LocalCluster, user: str, command: tuple[str, ...]
+) -> None:
+    """It has read that the allocation is over, and has not done it: a connection that ends is no answer."""
+    if "srun" in command and cluster.status.release >= "25.11":
+        pytest.skip(
+            "srun of 25.11 and later waits for a step's slurmstepd, which asks slurmctld again after 60 s"
+        )
+    before = {*running(cluster)}
+    began, over = (fresh_path(cluster, user, f"read-allocation-{name}") for name in ("began", "over"))
+    task = f"cd /home/{user} && touch {began.name}; sleep 4; touch {over.name}"
+    supervisors = " ".join(cluster.numbers_of("controller", "node-supervise"))
+    with ThreadPoolExecutor() as pool:
+        client = pool.submit(cluster.client, *command, "-n1", "--chdir=/", "sh", "-c", task, user=user)
+        cluster.wait_until("it runs", began.exists)
+        jobs = {*running(cluster)} - before
+        assert jobs
+        time.sleep(SAVED_AFTER_S)
+        ends = f"kill -STOP {supervisors}; kill -KILL $(pidof slurmctld)"
+        cluster.on("controller", "sh", "-c", ends).ok()
+        container = container_name(cluster.request.name or "", "controller")
+        instead = subprocess.Popen(
+            ["podman", "exec", container, "timeout", "60", "perl", "-e", READS_AND_DIES]
+        )
+        try:
+            cluster.wait_until("it is over", over.exists)
+            # It says so, and once more.
+            time.sleep(1.5)
+            assert instead.poll() is None
+        finally:
+            cluster.on("controller", "pkill", "-KILL", "-f", "IO::Socket::INET").ok()
+            instead.wait()
+            cluster.on("controller", "sh", "-c", f"kill -CONT {supervisors}").ok()
+        cluster.wait_until_slurmctld_answers()
         assert client.result().status == 0
     cluster.wait_until("its allocation is over", lambda: not jobs & {*running(cluster)})

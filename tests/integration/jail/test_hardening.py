@@ -88,6 +88,6 @@ def test_the_submission_plugin_exports_what_slurmctld_looks_up_and_nothing_else(
 def test_the_guard_of_services_exports_what_it_stands_in_for_and_nothing_else(artifacts: Path) -> None:
     sockets = {"accept", "accept4", "close", "read", "recv"}
     slurm = {"auth_g_get_uid", "hostlist_create_dims", "unpackstr_xmalloc_escaped"}
-    database = {"mysql_autocommit", "mysql_query"}
+    database = {"mysql_autocommit", "mysql_close", "mysql_commit", "mysql_query", "mysql_rollback"}
     assert exports(artifacts / "service_guard.so") == sockets | slurm | database
     assert weaknesses(artifacts / "service_guard.so") == []

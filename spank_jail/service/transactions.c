@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Keeps slurmdbd from answering for changes that its database lost. service_guard.c calls it.
+ *
+ * slurmdbd makes the queries of a message, writes the answer, has the database keep the changes (commit), whatever comes of that, and
+ * sends the answer. A database that was killed between has lost them: slurmctld took the record for kept, and the job was never in the
+ * accounting. slurmctld tells again what it has no answer to, so it gets none: its connection ends, and it opens another one.
+ */
+#define _GNU_SOURCE
+#include "transactions.h"
+
+#include <stddef.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+
+static _Thread_local int served = -1;
+/* Connections to the database: on which changes wait to be kept, and on which there are some. */
+static _Thread_local const void *waiting, *changed;
+
+void jail_transactions_serve(int client)
+{
+	served = client;
+}
+
+void jail_transactions_begin(const void *database, bool begun)
+{
+	if (begun)
+		waiting = database;
+	else if (waiting == database)
+		waiting = changed = NULL;
+}
+
+/* A single one that changes nothing. */
+static bool is_read(const char *query)
+{
+	static const char *const reads[] = { "select ", "show ", "set session " };
+	const char *next = strchr(query, ';');
+
+	if (next && next[1 + strspn(next + 1, " \n")])
+		return false;
+	for (size_t i = 0; i < sizeof(reads) / sizeof(reads[0]); i++)
+		if (!strncasecmp(query, reads[i], strlen(reads[i])))
+			return true;
+	return false;
+}
+
+void jail_transactions_add(const void *database, const char *query)
+{
+	if (database == waiting && !is_read(query))
+		changed = database;
+}
+
+void jail_transactions_end(const void *database)
+{
+	if (changed == database)
+		changed = NULL;
+}
+
+void jail_transactions_lose(const void *database)
+{
+	if (!changed || changed != database)
+		return;
+	changed = NULL;
+	/* Not SHUT_RDWR: what poll(2) then says is fatal to slurmdbd 22.05. */
+	if (served >= 0)
+		(void)shutdown(served, SHUT_WR);
+}
