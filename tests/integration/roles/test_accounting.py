@@ -14,13 +14,11 @@ import pytest
 
 from cellblock.cluster import stop
 from cellblock.cluster.engine.container_specs import container_name
-from cellblock.cluster.facts import state
 from cellblock.cluster.up import bring_up
 from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
-from tests.integration.jobs import ended, sbatch, submit
 from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
@@ -305,60 +303,6 @@ def test_no_name_of_a_user_has_slurmctld_configured_again_and_again(accounted: L
         assert podman("logs", name).count("it is configured anew") == before
     finally:
         accounted.jail("sed", "-i", "/^Zoe:/d", "/etc/passwd").ok()
-
-
-def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(accounted: LocalCluster) -> None:
-    accounted.add_user("emil")
-    for name in ("accounting", "database"):
-        podman("kill", container_name(accounted.request.name or "", name))
-    number = accounted.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="emil").ok().strip()
-    for name in ("database", "accounting"):
-        podman("start", container_name(accounted.request.name or "", name))
-    accounted.wait_until("the job arrives", lambda: state_of(accounted, number) == "COMPLETED")
-
-
-def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(accounted: LocalCluster) -> None:
-    accounted.add_user("emil")
-    waiting = state.folder(accounted.request.name or "") / "slurmctld/dbd.messages"
-    step = ("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID")
-    over, goes_on = [], submit(accounted, "emil", "srun true; sleep 600", "-D/", "-o/dev/null")
-    accounted.wait_until("it is known", lambda: state_of(accounted, goes_on) == "RUNNING")
-
-    def send(signal: str, host: str, program: str) -> None:
-        numbers = " ".join(accounted.numbers_of(host, program))
-        accounted.on(host, "sh", "-c", f"kill -{signal} {numbers}").ok()
-
-    send("STOP", "accounting", "node-supervise")  # who would start it again
-    send("KILL", "accounting", "slurmdbd")
-    for _ in range(2):
-        over += accounted.jail(*step, user="emil").ok().split()
-        over += [sbatch(accounted, "emil", "srun true", "-D/", "-o/dev/null")]
-        send("KILL", "controller", "slurmctld")
-        accounted.wait_until("it answers", lambda: accounted.on("controller", "scontrol", "ping").status == 0)
-    assert waiting.stat().st_size
-    accounted.on("controller", "scancel", goes_on).ok()
-    ended(accounted, goes_on)
-    send("CONT", "accounting", "node-supervise")
-
-    def told() -> dict[str, list[str]]:
-        """Job or step -> its states, of each row that the accounting has of it."""
-        asked = ("sacct", "-nP", "--allusers", "--duplicates", "--jobs", ",".join([*over, goes_on]))
-        states: dict[str, list[str]] = {}
-        for line in accounted.on("controller", *asked, "--format=jobid,state").out.splitlines():
-            number, _, word = line.partition("|")
-            states.setdefault(number, []).append(word.split()[0])
-        return states
-
-    wanted = {**{job: ["COMPLETED"] for job in over}, goes_on: ["CANCELLED"]}
-
-    def settled() -> bool:
-        known = told()
-        return {job: known.get(job) for job in wanted} == wanted
-
-    accounted.wait_until("each is over, once", settled)
-    assert [one for one, states in told().items() if "." in one and len(states) != 1] == []
-    assert {told()[f"{job}.0"][0] for job in over} == {"COMPLETED"}
-    accounted.wait_until("nothing waits", lambda: waiting.stat().st_size == 0)
 
 
 def test_down_and_up_keep_jobs_that_wait_and_what_was_used(accounted: LocalCluster) -> None:
