@@ -17,9 +17,9 @@ static _Thread_local int served = -1;
 /* Connections to the database: on which changes wait to be kept, and on which there are some. */
 static _Thread_local const void *waiting, *changed;
 
-void jail_transactions_serve(int client)
+void jail_transactions_serve(int fd)
 {
-	served = client;
+	served = fd;
 }
 
 void jail_transactions_begin(const void *database, bool begun)

@@ -8,7 +8,7 @@
 /* All of these are about the calling thread, which serves one client and has one connection to the database. */
 
 /* It serves the client of this connection. */
-void jail_transactions_serve(int client);
+void jail_transactions_serve(int fd);
 
 /* The database keeps changes of this connection when it is told to (`begun`), or at once. */
 void jail_transactions_begin(const void *database, bool begun);
