@@ -34,8 +34,8 @@
 
 /* Slurm has no larger clusters. */
 #define MOST_NAMES 65536
-/* Of connections; slurmdbd has no larger ones. */
-#define MOST_NUMBERS 4096
+/* slurmdbd has no larger ones. */
+#define MOST_DESCRIPTORS 4096
 /* For the database, which finds an error in it, and for the log. */
 #define NO_QUERY "refused: a text of a client's would be a part of the query"
 /* Of slurmdb_admin_level_t: 0 to 3. */
@@ -72,7 +72,7 @@ static void *(*make_room)(size_t, size_t, bool, bool, const char *, int, const c
 static void (*give_room)(void **);
 static int (*admin_level)(void *, uint32_t);
 static bool is_slurm, is_bounded;
-static atomic_bool is_client[MOST_NUMBERS];
+static atomic_bool is_client[MOST_DESCRIPTORS];
 /* Whose connection to slurmdbd this thread serves; root: nobody's yet. */
 static _Thread_local uid_t client;
 /* In a function of large_messages.c, which calls these here. */
@@ -130,7 +130,7 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 		is_inside = true;
 		fd = jail_large_messages_accept4(listener, address, size, flags);
 		is_inside = false;
-		if (fd >= 0 && fd < MOST_NUMBERS)
+		if (fd >= 0 && fd < MOST_DESCRIPTORS)
 			is_client[fd] = true;
 		return fd;
 	}
@@ -156,7 +156,7 @@ int close(int fd)
 {
 	if (is_messages()) {
 		is_inside = true;
-		if (fd >= 0 && fd < MOST_NUMBERS)
+		if (fd >= 0 && fd < MOST_DESCRIPTORS)
 			is_client[fd] = false;
 		int result = jail_large_messages_close(fd);
 		is_inside = false;
@@ -180,7 +180,7 @@ static ssize_t bounded(int fd, ssize_t got)
 /* The thread reads what a client says, or another socket. */
 static void note_client(int fd)
 {
-	if (fd >= 0 && fd < MOST_NUMBERS && is_client[fd])
+	if (fd >= 0 && fd < MOST_DESCRIPTORS && is_client[fd])
 		jail_transactions_serve(fd);
 }
 
