@@ -305,5 +305,7 @@ void mysql_close(void *database)
 	if (!own_database_close)
 		find_in_library(&own_database_close, sizeof(own_database_close), "mysql_close");
 	jail_transactions_lose(database);
+	/* The next one may lie at the same address. */
+	jail_transactions_begin(database, false);
 	own_database_close(database);
 }
