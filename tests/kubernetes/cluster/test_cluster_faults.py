@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import subprocess
@@ -152,7 +151,7 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
 def test_a_pod_that_is_evicted_without_time_has_its_job_queued_again(cluster: PageCluster) -> None:
     job = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1")
     cluster.until("a running job", lambda: cluster.runs(job))
-    evict(cluster, "cpu-1", 1)
+    cluster.evict("cpu-1", 1)
     starts_again(cluster, job)
     cluster.run_as("touch", _GO)
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
@@ -162,7 +161,7 @@ def test_a_job_seconds_old_whose_pod_is_deleted_at_once_is_queued_again_soon(clu
     """slurmctld takes it for one that is still being launched, and does not look for it itself"""
     job = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1", "--mem=10")
     cluster.until("a running job", lambda: cluster.runs(job))
-    evict(cluster, "cpu-1", 0)
+    cluster.evict("cpu-1", 0)
     cluster.until("its pod", lambda: cluster.is_ready("cpu-1"), 180)
     kept = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1", "--mem=10")
     # It was 112 s and more.
@@ -187,7 +186,7 @@ def test_a_job_over_two_nodes_of_which_one_has_its_pod_deleted_at_once_is_queued
     wanted = f"slurmstepd: [{job}.{'0' if 'srun' in script else 'extern'}]"
     cluster.until("its step", lambda: wanted in steps_on(cluster, other, job))
     time.sleep(age_s)
-    evict(cluster, other, 0)
+    cluster.evict(other, 0)
     cluster.until("its pod", lambda: cluster.is_ready(other), 180)
     cluster.until("a job that is queued again", lambda: cluster.restarts(job) == 1, 100)
     cluster.until("no step of it", lambda: not any(steps_on(cluster, node, job) for node in _NODES))
@@ -201,18 +200,6 @@ def steps_on(cluster: PageCluster, node: str, job: str) -> set[str]:
     look = "for pid in $(pidof slurmstepd); do tr '\\0' ' ' </proc/$pid/cmdline; echo; done; true"
     said = cluster.kubernetes("exec", node, f"--namespace={cluster.space}", "--", "sh", "-c", look)
     return {line.strip() for line in said.splitlines() if line.startswith(f"slurmstepd: [{job}.")}
-
-
-def evict(cluster: PageCluster, pod: str, seconds: int) -> None:
-    """As a drain does it, and kubelet when a machine's memory or disk is full."""
-    eviction = {
-        "apiVersion": "policy/v1beta1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": cluster.space},
-        "deleteOptions": {"gracePeriodSeconds": seconds},
-    }
-    path = f"/api/v1/namespaces/{cluster.space}/pods/{pod}/eviction"
-    cluster.kubernetes("create", f"--raw={path}", "--filename=-", given=json.dumps(eviction))
 
 
 def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_queued_again(
