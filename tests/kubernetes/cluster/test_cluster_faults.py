@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import random
 import subprocess
@@ -36,6 +35,8 @@ def is_complete(cluster: PageCluster, job: str, restarts: int = 0) -> bool:
 def as_before(cluster: PageCluster) -> None:
     cluster.until("the login node", lambda: cluster.is_ready("login-0"))
     cluster.run_as("rm", "-f", _GO)
+    # Of a test that failed.
+    cluster.slurm("scancel", "--user", USER)
     cluster.until("two idle nodes", cluster.serves)
 
 
@@ -59,12 +60,18 @@ def node_on(cluster: PageCluster, machine: str) -> str:
 def starts_again(cluster: PageCluster, job: str) -> None:
     """Wait until a job is queued again, and runs."""
     cluster.until("a job that is queued again", lambda: cluster.restarts(job) == 1, 240)
-    # Slurm lets such a job wait for two minutes, and slurmd takes no start of the second in which it ended
-    # the job. It may have begun.
+    # Slurm lets such a job wait for two minutes from when all its nodes have ended it, and slurmd takes no
+    # start of the second in which it ended the job. It may have begun.
+    cluster.until("its first end", lambda: current_state(cluster, job) in ("PENDING", "RUNNING"))
     time.sleep(3)
     with contextlib.suppress(CellblockError):
         cluster.slurm("scontrol", "update", f"jobid={job}", "starttime=now")
     cluster.until("its second start", lambda: cluster.runs(job))
+
+
+def current_state(cluster: PageCluster, job: str) -> str:
+    """Of a job, as slurmctld has it; COMPLETING while it waits for nodes to end it, whatever comes then."""
+    return cluster.slurm("squeue", "-h", "-j", job, "-o", "%T").strip()
 
 
 def session(cluster: PageCluster, folder: Path) -> subprocess.Popen[str]:
@@ -144,7 +151,7 @@ def test_a_machine_that_is_drained_loses_no_job_and_tells_its_sessions(
 def test_a_pod_that_is_evicted_without_time_has_its_job_queued_again(cluster: PageCluster) -> None:
     job = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1")
     cluster.until("a running job", lambda: cluster.runs(job))
-    evict(cluster, "cpu-1", 1)
+    cluster.evict("cpu-1", 1)
     starts_again(cluster, job)
     cluster.run_as("touch", _GO)
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
@@ -154,7 +161,7 @@ def test_a_job_seconds_old_whose_pod_is_deleted_at_once_is_queued_again_soon(clu
     """slurmctld takes it for one that is still being launched, and does not look for it itself"""
     job = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1", "--mem=10")
     cluster.until("a running job", lambda: cluster.runs(job))
-    evict(cluster, "cpu-1", 0)
+    cluster.evict("cpu-1", 0)
     cluster.until("its pod", lambda: cluster.is_ready("cpu-1"), 180)
     kept = cluster.submit_as(_UNTIL_GO, "--nodelist=cpu-1", "--mem=10")
     # It was 112 s and more.
@@ -166,16 +173,33 @@ def test_a_job_seconds_old_whose_pod_is_deleted_at_once_is_queued_again_soon(clu
     cluster.until("the end of the one that ran meanwhile", lambda: is_complete(cluster, kept))
 
 
-def evict(cluster: PageCluster, pod: str, seconds: int) -> None:
-    """As a drain does it, and kubelet when a machine's memory or disk is full."""
-    eviction = {
-        "apiVersion": "policy/v1beta1",
-        "kind": "Eviction",
-        "metadata": {"name": pod, "namespace": cluster.space},
-        "deleteOptions": {"gracePeriodSeconds": seconds},
-    }
-    path = f"/api/v1/namespaces/{cluster.space}/pods/{pod}/eviction"
-    cluster.kubernetes("create", f"--raw={path}", "--filename=-", given=json.dumps(eviction))
+@pytest.mark.parametrize("age_s", [0, 60], ids=["young", "a-minute"])
+@pytest.mark.parametrize("script", [_UNTIL_GO, f"srun sh -c '{_UNTIL_GO}'"], ids=["script", "step"])
+def test_a_job_over_two_nodes_of_which_one_has_its_pod_deleted_at_once_is_queued_again(
+    script: str, age_s: int, cluster: PageCluster
+) -> None:
+    """slurmctld looks for the script only, which runs on the other"""
+    job = cluster.submit_as(script, "--nodes=2", "--mem=10")
+    cluster.until("a running job", lambda: cluster.runs(job))
+    first = cluster.slurm("squeue", "-h", "-j", job, "-O", "BatchHost").strip()
+    (other,) = {*_NODES} - {first}
+    wanted = f"slurmstepd: [{job}.{'0' if 'srun' in script else 'extern'}]"
+    cluster.until("its step", lambda: wanted in steps_on(cluster, other, job))
+    time.sleep(age_s)
+    cluster.evict(other, 0)
+    cluster.until("its pod", lambda: cluster.is_ready(other), 180)
+    cluster.until("a job that is queued again", lambda: cluster.restarts(job) == 1, 100)
+    cluster.until("no step of it", lambda: not any(steps_on(cluster, node, job) for node in _NODES))
+    starts_again(cluster, job)
+    cluster.run_as("touch", _GO)
+    cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
+
+
+def steps_on(cluster: PageCluster, node: str, job: str) -> set[str]:
+    """What the job's slurmstepds on a node are called."""
+    look = "for pid in $(pidof slurmstepd); do tr '\\0' ' ' </proc/$pid/cmdline; echo; done; true"
+    said = cluster.kubernetes("exec", node, f"--namespace={cluster.space}", "--", "sh", "-c", look)
+    return {line.strip() for line in said.splitlines() if line.startswith(f"slurmstepd: [{job}.")}
 
 
 def test_a_kubelet_that_ends_ends_no_job_and_a_machine_that_dies_has_its_jobs_queued_again(

@@ -104,3 +104,21 @@ def test_commands_on_a_login_node_are_told_that_a_node_failed_or_their_job_was_c
         # salloc goes on with its command.
         cluster.until("salloc to say it", lambda: "has been revoked" in idle.said(), _TOLD_S)
     cluster.until("two idle nodes", cluster.serves)
+
+
+def test_commands_whose_pod_is_replaced_at_once_end_soon(cluster: PageCluster, tmp_path: Path) -> None:
+    """Their tasks are gone, and slurmctld takes neither job for a lost one"""
+    cluster.until("two idle nodes", cluster.serves)
+    rest = ("--mem=10", "--chdir=/tmp", "sh", "-c", "echo begun; sleep 1000")
+    with ExitStack() as stack:
+        over_two = start(cluster, tmp_path / "over-two", stack, "srun", "--nodes=2", *rest)
+        alone = start(cluster, tmp_path / "alone", stack, "srun", "--nodelist=cpu-1", *rest)
+        cluster.until(
+            "all tasks", lambda: (over_two.said().count("begun"), alone.said().count("begun")) == (2, 1)
+        )
+        cluster.evict("cpu-1", 0)
+        cluster.until("its pod", lambda: cluster.is_ready("cpu-1"), 180)
+        cluster.until("the end of both", lambda: alone.ended() and over_two.ended(), 100)
+        for said in (alone.said(), over_two.said()):
+            assert "srun: the container ended that ran job" in said
+    cluster.until("two idle nodes", cluster.serves)

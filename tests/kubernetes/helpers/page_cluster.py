@@ -145,6 +145,17 @@ class PageCluster(Site):
         conditions = {each["type"]: each["status"] for each in one["status"].get("conditions", ())}
         return "deletionTimestamp" not in one["metadata"] and conditions.get("Ready") == "True"
 
+    def evict(self, pod: str, seconds: int) -> None:
+        """As a drain does it, and kubelet when a machine's memory or disk is full."""
+        eviction = {
+            "apiVersion": "policy/v1beta1",
+            "kind": "Eviction",
+            "metadata": {"name": pod, "namespace": self.space},
+            "deleteOptions": {"gracePeriodSeconds": seconds},
+        }
+        path = f"/api/v1/namespaces/{self.space}/pods/{pod}/eviction"
+        self.kubernetes("create", f"--raw={path}", "--filename=-", given=json.dumps(eviction))
+
     def machine(self, pod: str) -> str:
         """The machine of a pod."""
         return str(self.pod(pod)["spec"]["nodeName"])
