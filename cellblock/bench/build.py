@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.bench import build_peers
-from cellblock.bench.build_peers import Peer
-from cellblock.bench.scratch import environment, scratch
+from cellblock.bench.harness.scratch import environment, scratch
+from cellblock.bench.peers import build_peers
+from cellblock.bench.peers.build_peers import Peer
 from cellblock.build import BuildRequest, BuildResult, build_images, copy_images
 from cellblock.build.prepare import prepare
 from cellblock.build.run import package_store

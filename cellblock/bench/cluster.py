@@ -23,10 +23,10 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from cellblock.bench.cluster_commands import build, inside
-from cellblock.bench.cluster_scale import JOBS, LINES, NODES, Measured, Scale
-from cellblock.bench.scratch import scratch
-from cellblock.bench.slow_fs import counting_filesystem
+from cellblock.bench.harness.scratch import scratch
+from cellblock.bench.harness.slow_fs import counting_filesystem
+from cellblock.bench.parts.cluster_commands import build, inside
+from cellblock.bench.parts.cluster_scale import JOBS, LINES, NODES, Measured, Scale
 from cellblock.cluster.facts import state
 from cellblock.errors import CellblockError
 from cellblock.events import Events

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.bench.container_peers import RuntimeCost, peers_cost
-from cellblock.bench.enroot_import import ImportFigures, compile_importer, import_cost
-from cellblock.bench.percentile import percentile
-from cellblock.bench.scratch import scratch
+from cellblock.bench.harness.percentile import percentile
+from cellblock.bench.harness.scratch import scratch
+from cellblock.bench.parts.enroot_import import ImportFigures, compile_importer, import_cost
+from cellblock.bench.peers.container_peers import RuntimeCost, peers_cost
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
 

@@ -9,7 +9,7 @@ from statistics import median
 
 import docker
 
-from cellblock.bench.percentile import percentile
+from cellblock.bench.harness.percentile import percentile
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_exec import run_inside

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import Any
 
-from cellblock.bench.percentile import percentile, uncertainty
+from cellblock.bench.harness.percentile import percentile, uncertainty
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_specs import container_name

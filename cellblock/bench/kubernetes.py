@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import __version__
-from cellblock.bench.real_kubernetes import (
+from cellblock.bench.harness.real_kubernetes import (
     HOST,
     Kubernetes,
     older_folder,
@@ -27,7 +27,7 @@ from cellblock.bench.real_kubernetes import (
     running_kubernetes,
     why_not,
 )
-from cellblock.bench.registry import push, registry
+from cellblock.bench.harness.registry import push, registry
 from cellblock.build import BuildRequest, BuildResult, build_images, copy_images
 from cellblock.cluster.definition.cluster_file import load_cluster_file
 from cellblock.cluster.definition.model import SlurmVariant

@@ -18,12 +18,12 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from cellblock.bench import build_peers
-from cellblock.bench.container_peers import PODMAN, RUN_OPTIONS
-from cellblock.bench.counting_proxy import CountingProxy, counting_proxy
-from cellblock.bench.pull_chunked import chunked_pulls
-from cellblock.bench.registry import push, registry
-from cellblock.bench.scratch import scratch, storage
+from cellblock.bench.harness.counting_proxy import CountingProxy, counting_proxy
+from cellblock.bench.harness.registry import push, registry
+from cellblock.bench.harness.scratch import scratch, storage
+from cellblock.bench.parts.pull_chunked import chunked_pulls
+from cellblock.bench.peers import build_peers
+from cellblock.bench.peers.container_peers import PODMAN, RUN_OPTIONS
 from cellblock.build import BuildRequest, build_images
 from cellblock.build.prepare import Prepared, prepare
 from cellblock.build.references import reference

@@ -15,11 +15,11 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from cellblock.bench.import_images import layout
+from cellblock.bench.harness.percentile import percentile
+from cellblock.bench.harness.registry import registry
+from cellblock.bench.harness.scratch import scratch
+from cellblock.bench.inputs.import_images import layout
 from cellblock.bench.jail import stream
-from cellblock.bench.percentile import percentile
-from cellblock.bench.registry import registry
-from cellblock.bench.scratch import scratch
 from cellblock.cluster.definition.names import name_option
 from cellblock.cluster.engine.api import connect
 from cellblock.cluster.engine.container_specs import container_name, network_name

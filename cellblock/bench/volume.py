@@ -26,10 +26,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from cellblock.bench.slow_fs import slow_filesystem
-from cellblock.bench.volume_small_files import small_files_cost
-from cellblock.bench.volume_sources import TAR, Layout, assemble_command, make_sources, make_tree
-from cellblock.bench.volume_upgrade import UpgradeCost, upgrade_cost
+from cellblock.bench.harness.slow_fs import slow_filesystem
+from cellblock.bench.inputs.volume_sources import TAR, Layout, assemble_command, make_sources, make_tree
+from cellblock.bench.parts.volume_small_files import small_files_cost
+from cellblock.bench.parts.volume_upgrade import UpgradeCost, upgrade_cost
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.privilege import require_root

@@ -34,8 +34,8 @@ def jail(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what the jail adds to a step, on the running cluster (`build.py up` first)."""
+    from cellblock.bench.harness.percentile import percentile
     from cellblock.bench.jail import LEVELS, TASKS_AT_ONCE, step_cost
-    from cellblock.bench.percentile import percentile
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 
@@ -113,8 +113,8 @@ def pyxis(
     as_json: JsonOption = False,
 ) -> None:
     """Measure what a container adds to a step, on the running cluster (`build.py up` first; 5 GB of disk)."""
+    from cellblock.bench.peers.pyxis_peers import step_peers
     from cellblock.bench.pyxis import container_cost
-    from cellblock.bench.pyxis_peers import step_peers
     from cellblock.cli.views import make_view
     from cellblock.events import Events
 

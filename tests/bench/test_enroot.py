@@ -4,7 +4,7 @@
 import dataclasses
 
 from cellblock.bench.enroot import EnrootFigures
-from cellblock.bench.enroot_import import ImportFigures
+from cellblock.bench.parts.enroot_import import ImportFigures
 
 
 def test_keys() -> None:

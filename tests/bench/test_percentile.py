@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from cellblock.bench.percentile import percentile, uncertainty
+from cellblock.bench.harness.percentile import percentile, uncertainty
 
 
 @pytest.mark.parametrize(

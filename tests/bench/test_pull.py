@@ -6,8 +6,8 @@ from __future__ import annotations
 import socket
 import threading
 
-from cellblock.bench.container_peers import RuntimeCost
-from cellblock.bench.counting_proxy import counting_proxy
+from cellblock.bench.harness.counting_proxy import counting_proxy
+from cellblock.bench.peers.container_peers import RuntimeCost
 from cellblock.bench.pull import PullFigures, Way
 
 

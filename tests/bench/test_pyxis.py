@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys of `build.py bench pyxis --json`, which others read."""
 
+from cellblock.bench.peers.pyxis_peers import peer_keys
 from cellblock.bench.pyxis import ContainerCost
-from cellblock.bench.pyxis_peers import peer_keys
 
 
 def test_keys() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from jail_trees import snapshot
 
-from cellblock.bench.slow_fs import slow_filesystem
+from cellblock.bench.harness.slow_fs import slow_filesystem
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted
 from cellblock.jail.assemble import Options, assemble

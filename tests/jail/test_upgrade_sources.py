@@ -16,7 +16,7 @@ import pytest
 from deb_trees import Deb, DebTree
 from jail_trees import snapshot
 
-from cellblock.bench.volume_sources import TAR, Layout
+from cellblock.bench.inputs.volume_sources import TAR, Layout
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.assemble import assemble

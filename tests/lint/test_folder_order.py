@@ -14,6 +14,7 @@ from cellblock import paths
 ORDER = {
     "jail": ("tree", "source", "merge", "volume", "apply", "", "backup"),
     "cluster": ("definition", "facts", "configuration", "engine", "changing", "rotating", "", "upgrading"),
+    "bench": ("inputs", "harness", "peers", "parts", ""),
 }
 """Lowest first. The empty name is that of the commands: the modules that lie in the package itself."""
 

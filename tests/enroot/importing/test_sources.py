@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.bench.dockerd import private_dockerd
+from cellblock.bench.harness.dockerd import private_dockerd
 from cellblock.errors import CellblockError
 from cellblock.oci.layer import Compression, store_layer
 from cellblock.oci.layout import Layout

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.bench.debian_root import entered
+from cellblock.bench.harness.debian_root import entered
 from cellblock.build.mirrors import archive
 from cellblock.paths import PROJECT
 from cellblock.variants import load_variants

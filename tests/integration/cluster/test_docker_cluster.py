@@ -13,7 +13,7 @@ from pathlib import Path
 import docker
 import pytest
 
-from cellblock.bench.dockerd import private_dockerd
+from cellblock.bench.harness.dockerd import private_dockerd
 from cellblock.errors import CellblockError
 from tests.integration.cluster.typed_command import type_command
 from tests.integration.conftest import default_variant

@@ -14,7 +14,7 @@ import docker
 import pytest
 
 from cellblock import paths
-from cellblock.bench.dockerd import private_dockerd
+from cellblock.bench.harness.dockerd import private_dockerd
 from cellblock.build import BuildRequest, build_images
 from cellblock.build.containerfile import RenderRequest, rendered
 from cellblock.events import Event, Events

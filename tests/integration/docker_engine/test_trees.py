@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cellblock.bench.build_peers import docker_commands
+from cellblock.bench.peers.build_peers import docker_commands
 from cellblock.build import build_images
 from cellblock.engine import apt
 from cellblock.engine.archive_server import serve

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jail_trees import snapshot
 
-from cellblock.bench.volume_sources import Layout
+from cellblock.bench.inputs.volume_sources import Layout
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 from cellblock.jail.assemble import assemble

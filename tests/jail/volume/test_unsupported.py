@@ -16,7 +16,7 @@ from jail_trees import CAP_NET_RAW, acl
 from typer.testing import CliRunner
 from upgraded_jail import FOO, FOO2, Jail
 
-from cellblock.bench.slow_fs import slow_filesystem
+from cellblock.bench.harness.slow_fs import slow_filesystem
 from cellblock.cli.app import app
 from cellblock.errors import CellblockError
 from cellblock.events import Event, Events, StepStarted

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cellblock.bench.real_kubernetes import program, running_kubernetes, why_not
+from cellblock.bench.harness.real_kubernetes import program, running_kubernetes, why_not
 from tests.kubernetes.helpers.kubernetes import Kubernetes, machine_address
 from tests.kubernetes.helpers.page_cluster import PageCluster, typed_cluster
 from tests.kubernetes.helpers.small_cluster import ROLES, SMALL, Site, bring_images, running_cluster

@@ -11,7 +11,7 @@ import tarfile
 
 import pytest
 
-from cellblock.bench.registry import push
+from cellblock.bench.harness.registry import push
 from tests.kubernetes.helpers.page_cluster import USER, File, PageCluster
 from tests.kubernetes.helpers.small_cluster import jail_image, own_name
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.bench import machines
+from cellblock.bench.harness import machines
 from cellblock.errors import CellblockError
 from tests.kubernetes.helpers.page_cluster import GRACE_S, USER, PageCluster
 

@@ -28,7 +28,7 @@ _KUBECTL = f"""\
 import os, sys
 from pathlib import Path
 sys.path.insert(0, {str(PROJECT)!r})
-from cellblock.bench.real_kubernetes import older_folder
+from cellblock.bench.harness.real_kubernetes import older_folder
 for one in sys.argv:
     if one.startswith("--kustomize="):
         older_folder(Path(one.partition("=")[2]), Path(one.partition("=")[2]))

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 import yaml
 
-from cellblock.bench.real_kubernetes import HOST, for_here
+from cellblock.bench.harness.real_kubernetes import HOST, for_here
 from cellblock.build import BuildRequest, build_images, copy_images
 from cellblock.errors import CellblockError
 from cellblock.events import Events

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cellblock.bench import real_kubernetes
+from cellblock.bench.harness import real_kubernetes
 from cellblock.launcher.main import kubernetes_folder
 
 # Stands for the program that starts one: what is asked of it is what counts here.
@@ -26,7 +26,7 @@ esac
 _USER = """\
 import sys, time
 from pathlib import Path
-from cellblock.bench import real_kubernetes
+from cellblock.bench.harness import real_kubernetes
 folder = Path(sys.argv[1])
 real_kubernetes._LOCK = folder / "lock"
 with real_kubernetes.running_kubernetes(folder / "kubernetes", folder / "kept") as one:

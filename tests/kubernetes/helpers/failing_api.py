@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from cellblock.bench.real_kubernetes import HOST
+from cellblock.bench.harness.real_kubernetes import HOST
 from tests.kubernetes.helpers.kubernetes import Kubernetes
 from tests.node_pods.http_server import serving
 

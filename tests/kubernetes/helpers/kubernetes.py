@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from cellblock.bench import real_kubernetes
+from cellblock.bench.harness import real_kubernetes
 
 _TIMEOUT_S = 180
 

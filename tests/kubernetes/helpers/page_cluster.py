@@ -19,10 +19,10 @@ from typing import Any
 
 import yaml
 
-from cellblock.bench import machines
+from cellblock.bench.harness import machines
+from cellblock.bench.harness.real_kubernetes import HOST, NODES, older_folder
+from cellblock.bench.harness.registry import push, registry
 from cellblock.bench.kubernetes import ROLES, volumes
-from cellblock.bench.real_kubernetes import HOST, NODES, older_folder
-from cellblock.bench.registry import push, registry
 from cellblock.errors import CellblockError
 from cellblock.paths import PROJECT
 from tests.documented import blocks_for

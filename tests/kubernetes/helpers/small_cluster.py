@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock.bench import kubernetes as kubernetes_bench
+from cellblock.bench.harness.real_kubernetes import HOST, older_folder
+from cellblock.bench.harness.registry import push, registry
 from cellblock.bench.kubernetes import render_to, volumes
-from cellblock.bench.real_kubernetes import HOST, older_folder
-from cellblock.bench.registry import push, registry
 from cellblock.build import BuildRequest, build_images
 from cellblock.cluster.proof_user import ENSURE_SCRIPT, MAY_SUBMIT, PROOF_USER
 from cellblock.events import Events

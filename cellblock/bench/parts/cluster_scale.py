@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from cellblock.bench.cluster_commands import build, inside, podman
+from cellblock.bench.parts.cluster_commands import build, inside, podman
 from cellblock.cluster.engine.container_specs import container_name
 from cellblock.errors import CellblockError
 

@@ -19,10 +19,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cellblock.bench.debian_root import debian_root, entered
-from cellblock.bench.import_images import SHAPES
-from cellblock.bench.registry import registry
-from cellblock.bench.scratch import scratch, storage
+from cellblock.bench.harness.debian_root import debian_root, entered
+from cellblock.bench.harness.registry import registry
+from cellblock.bench.harness.scratch import scratch, storage
+from cellblock.bench.inputs.import_images import SHAPES
 from cellblock.cluster.facts.host import container_limits
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress

@@ -16,7 +16,7 @@ import docker
 import requests
 from docker.errors import DockerException
 
-from cellblock.bench.scratch import unmount_below
+from cellblock.bench.harness.scratch import unmount_below
 from cellblock.errors import CellblockError
 from cellblock.process import Interrupted, ProgramFailed, Programs
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cellblock.bench.volume_sources import TAR, Layout
+from cellblock.bench.inputs.volume_sources import TAR, Layout
 from cellblock.errors import CellblockError
 from cellblock.jail.tree import manifest
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import yaml
 
-from cellblock.bench import machines
+from cellblock.bench.harness import machines
 from cellblock.errors import CellblockError
 from cellblock.kubernetes.metadata import Object
 from cellblock.kubernetes.release_1_20 import for_1_20

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.bench.import_images import SHAPES, layout
-from cellblock.bench.registry import registry
+from cellblock.bench.harness.registry import registry
+from cellblock.bench.inputs.import_images import SHAPES, layout
 from cellblock.errors import CellblockError
 from cellblock.events import Events, Progress
 

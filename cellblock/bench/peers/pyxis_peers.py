@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
-from cellblock.bench.debian_root import debian_root, entered
-from cellblock.bench.registry import registry
-from cellblock.bench.scratch import scratch
+from cellblock.bench.harness.debian_root import debian_root, entered
+from cellblock.bench.harness.registry import registry
+from cellblock.bench.harness.scratch import scratch
 from cellblock.build import BuildRequest
 from cellblock.errors import CellblockError
 from cellblock.events import Events
@@ -189,7 +189,7 @@ def _measure(enter: Sequence[str], rounds: int, words: Mapping[str, str]) -> dic
             f"{name} srun -n1 {options} {program}",
             f"{name}{TASKS} srun -n{TASKS} --overcommit {options} {program}",
         ]
-    script = files("cellblock.bench").joinpath("pyxis_peers.sh").read_text()
+    script = files("cellblock.bench.peers").joinpath("pyxis_peers.sh").read_text()
     said = _as_user(
         enter,
         f'salloc --quiet --ntasks={TASKS} bash -c "$SCRIPT" peers {rounds}',

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cellblock.bench.dockerd import private_dockerd
-from cellblock.bench.scratch import scratch, storage
+from cellblock.bench.harness.dockerd import private_dockerd
+from cellblock.bench.harness.scratch import scratch, storage
 from cellblock.build.containerfile import Containerfile, RenderRequest, rendered
 from cellblock.build.mirrors import Archive
 from cellblock.engine.archive_server import serve

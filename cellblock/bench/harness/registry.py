@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.bench.import_images import layout
+from cellblock.bench.inputs.import_images import layout
 from cellblock.errors import CellblockError
 
 _CONFIGURATION = """\

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from cellblock.bench.volume_sources import TAR, assemble_command
+from cellblock.bench.inputs.volume_sources import TAR, assemble_command
 from cellblock.events import Events
 
 FILES, FOLDERS = 300_000, 1_500

@@ -13,9 +13,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cellblock.bench.counting_proxy import CountingProxy
-from cellblock.bench.debian_root import debian_root, entered
-from cellblock.bench.scratch import scratch
+from cellblock.bench.harness.counting_proxy import CountingProxy
+from cellblock.bench.harness.debian_root import debian_root, entered
+from cellblock.bench.harness.scratch import scratch
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 
