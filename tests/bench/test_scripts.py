@@ -15,5 +15,6 @@ _READ = re.compile(r'files\("([\w.]+)"\)\.joinpath\("([^"]+)"\)')
 
 def test_scripts_lie_where_they_are_read() -> None:
     texts = [path.read_text(encoding="utf-8") for path in _BENCH.rglob("*.py")]
-    read = {Path(str(files(package).joinpath(name))) for text in texts for package, name in _READ.findall(text)}
+    named = [match for text in texts for match in _READ.findall(text)]
+    read = {Path(str(files(package).joinpath(name))) for package, name in named}
     assert read == {*_BENCH.rglob("*.sh")}
