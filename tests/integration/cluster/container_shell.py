@@ -48,7 +48,8 @@ for (;;) {
     my %kinds = (fileno $out => [$out, 'o'], fileno $err => [$err, 'e']);
     my $status;
     while (%kinds) {
-        my $over = waitpid($child, POSIX::WNOHANG) == $child; $status = $? if $over;
+        if (!defined $status && waitpid($child, POSIX::WNOHANG) == $child) { $status = $? }
+        my $over = defined $status;
         my ($reads, $writes) = ('', '');
         vec($reads, $_, 1) = 1 for keys %kinds;
         if ($feed && !length $input) { close $feed; undef $feed }
