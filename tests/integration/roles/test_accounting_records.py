@@ -10,6 +10,7 @@ import pytest
 
 from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
+from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jobs import ended, sbatch, submit
 from tests.integration.local_cluster import LocalCluster, podman
@@ -102,3 +103,18 @@ def test_slurmdbd_answers_for_nothing_that_the_database_lost(recorded: LocalClus
         send(recorded, "KILL", "database", "mariadbd")
         held.wait()
     recorded.wait_until("the job arrives", lambda: state_of(recorded, number) == "COMPLETED")
+
+
+def test_a_job_that_slurmctld_has_forgotten_is_closed_as_the_page_says(recorded: LocalCluster) -> None:
+    command = "sacctmgr show runawayjobs"
+    assert f"build.py shell --admin {command}`" in (PROJECT / "docs/troubleshooting.md").read_text()
+    number = recorded.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="emil").ok().strip()
+    recorded.wait_until("the job arrives", lambda: state_of(recorded, number) == "COMPLETED")
+    # Another number, which slurmctld never had.
+    forgotten = "99999"
+    table = f"slurm_acct_db.`{recorded.request.name}_job_table`"
+    waits = f"state = 0, time_start = 0, time_end = 0, id_job = {forgotten}"
+    recorded.on("database", "mariadb", "-e", f"UPDATE {table} SET {waits} WHERE id_job = {number}").ok()
+    assert state_of(recorded, forgotten) == "PENDING"
+    assert forgotten in recorded.on("controller", *command.split(), stdin="y\n").ok()
+    assert state_of(recorded, forgotten) not in ("PENDING", "RUNNING", "")
