@@ -241,9 +241,13 @@ def test_from_a_container_of_its_own(nodes: LocalCluster, tmp_path: Path) -> Non
         *(f"--env={one}" for one in environment if one.startswith(("CELLBLOCK_AUTH=", "CELLBLOCK_CLUSTER="))),
         *(f"--volume={configuration}:/etc/cellblock/slurm:ro", f"--network={network_name(name)}"),
         f"--volume={folder}/secrets/{auth}:/run/secrets/cellblock:ro",
-        f"--ulimit=nofile={':'.join(map(str, resource.getrlimit(resource.RLIMIT_NOFILE)))}",
-        # A user's processes are counted over all containers: munge's alone are hundreds a cluster.
-        *("--ulimit=nproc=8192:8192", "--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
+        # This process's: none can be raised. A user's processes are counted over all containers, and munge's
+        # alone are hundreds a cluster.
+        *(
+            f"--ulimit={limit}={':'.join(map(str, resource.getrlimit(number)))}"
+            for limit, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
+        ),
+        *("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
         *("--security-opt=no-new-privileges", '--entrypoint=["tini", "--", "cellblock-init", "health"]'),
     ]
     try:
