@@ -202,21 +202,21 @@ def test_an_allocation_ends_though_slurmctld_dies_of_what_it_hears(
         jobs = {*running(cluster)} - before
         assert jobs
         time.sleep(SAVED_AFTER_S)
-        ends = f"kill -STOP {supervisors}; kill -KILL $(pidof slurmctld)"
-        cluster.on("controller", "sh", "-c", ends).ok()
-        container = container_name(cluster.request.name or "", "controller")
-        instead = subprocess.Popen(
-            ["podman", "exec", container, "timeout", "60", "perl", "-e", READS_AND_DIES]
-        )
+        number = "/run/instead-of-slurmctld.pid"
+        dies = f"kill -STOP {supervisors}; kill -KILL $(pidof slurmctld)"
+        cluster.on("controller", "sh", "-c", dies).ok()
+        inside = ["podman", "exec", container_name(cluster.request.name or "", "controller")]
+        reads = f'echo $$ >{number}; exec perl -e "$0"'
+        instead = subprocess.Popen([*inside, "sh", "-c", reads, READS_AND_DIES])
         try:
             cluster.wait_until("it is over", over.exists)
             # It says so, and once more.
             time.sleep(1.5)
             assert instead.poll() is None
         finally:
-            cluster.on("controller", "pkill", "-KILL", "-f", "IO::Socket::INET").ok()
+            ends = f"kill -KILL $(cat {number}); kill -CONT {supervisors}"
+            cluster.on("controller", "sh", "-c", ends).ok()
             instead.wait()
-            cluster.on("controller", "sh", "-c", f"kill -CONT {supervisors}").ok()
         cluster.wait_until_slurmctld_answers()
         assert client.result().status == 0
     cluster.wait_until("its allocation is over", lambda: not jobs & {*running(cluster)})
