@@ -49,6 +49,6 @@ def test_a_worker_that_dies(mark: str, status: int, summary: str, tmp_path: Path
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n2", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout
-    assert summary in done.stdout
+    assert summary in done.stdout, done.stdout[-2000:]
     last = done.stdout.splitlines()[-3:]
     assert any(re.match(r"WORKER gw\d ended with -9 \(negative: a signal\); ", line) for line in last)
