@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import re
-import resource
 import shutil
 import subprocess
 import threading
@@ -18,6 +17,7 @@ import pytest
 from cellblock.cluster.engine.capabilities import capabilities
 from cellblock.cluster.engine.container_specs import container_name, network_name
 from cellblock.cluster.facts import state
+from cellblock.cluster.facts.host import container_limits
 from cellblock.kubernetes.control import WRITES
 from cellblock.metrics.dashboards import NODES as NODES_BOARD
 from tests import documented
@@ -241,12 +241,9 @@ def test_from_a_container_of_its_own(nodes: LocalCluster, tmp_path: Path) -> Non
         *(f"--env={one}" for one in environment if one.startswith(("CELLBLOCK_AUTH=", "CELLBLOCK_CLUSTER="))),
         *(f"--volume={configuration}:/etc/cellblock/slurm:ro", f"--network={network_name(name)}"),
         f"--volume={folder}/secrets/{auth}:/run/secrets/cellblock:ro",
-        # This process's: none can be raised. A user's processes are counted over all containers, and munge's
-        # alone are hundreds a cluster.
-        *(
-            f"--ulimit={limit}={':'.join(map(str, resource.getrlimit(number)))}"
-            for limit, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC))
-        ),
+        # Those of all containers: a user's processes are counted over all of them, and munge's alone are
+        # hundreds a cluster.
+        *(f"--ulimit={limit.name}={limit.value}:{limit.value}" for limit in container_limits()),
         *("--read-only", "--read-only-tmpfs=false", "--cap-drop=ALL"),
         *("--security-opt=no-new-privileges", '--entrypoint=["tini", "--", "cellblock-init", "health"]'),
     ]
