@@ -14,7 +14,6 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -34,8 +33,6 @@
 
 /* Slurm has no larger clusters. */
 #define MOST_NAMES 65536
-/* slurmdbd has no larger ones. */
-#define MOST_DESCRIPTORS 4096
 /* For the database, which finds an error in it, and for the log. */
 #define NO_QUERY "refused: a text of a client's would be a part of the query"
 /* Of slurmdb_admin_level_t: 0 to 3. */
@@ -72,7 +69,6 @@ static void *(*make_room)(size_t, size_t, bool, bool, const char *, int, const c
 static void (*give_room)(void **);
 static int (*admin_level)(void *, uint32_t);
 static bool is_slurm, is_bounded;
-static atomic_bool is_client[MOST_DESCRIPTORS];
 /* Whose connection to slurmdbd this thread serves; root: nobody's yet. */
 static _Thread_local uid_t client;
 /* In a function of large_messages.c, which calls these here. */
@@ -130,8 +126,6 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 		is_inside = true;
 		fd = jail_large_messages_accept4(listener, address, size, flags);
 		is_inside = false;
-		if (fd >= 0 && fd < MOST_DESCRIPTORS)
-			is_client[fd] = true;
 		return fd;
 	}
 	fd = own_accept4(listener, address, size, flags);
@@ -156,8 +150,6 @@ int close(int fd)
 {
 	if (is_messages()) {
 		is_inside = true;
-		if (fd >= 0 && fd < MOST_DESCRIPTORS)
-			is_client[fd] = false;
 		int result = jail_large_messages_close(fd);
 		is_inside = false;
 		return result;
@@ -180,7 +172,7 @@ static ssize_t bounded(int fd, ssize_t got)
 /* The thread reads what a client says, or another socket. */
 static void note_client(int fd)
 {
-	if (fd >= 0 && fd < MOST_DESCRIPTORS && is_client[fd])
+	if (jail_large_messages_is_watched(fd))
 		jail_transactions_serve(fd);
 }
 

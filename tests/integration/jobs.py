@@ -43,6 +43,11 @@ def submit(cluster: LocalCluster, user: str, script: str, *arguments: str) -> st
     return done.out.strip()
 
 
+def accounted_state(cluster: LocalCluster, job: str) -> str:
+    """The state of a job in the accounting; "" while there is none, or nobody answers."""
+    return cluster.on("controller", "sacct", "-nXP", "-j", job, "--format=state").out.strip()
+
+
 def home(cluster: LocalCluster, user: str) -> Path:
     """The user's home on this machine."""
     return cluster.root / "home" / user

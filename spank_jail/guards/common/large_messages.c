@@ -93,7 +93,7 @@ static bool reserve(int fd, size_t bytes)
 	return taken;
 }
 
-static bool is_watched(int fd)
+bool jail_large_messages_is_watched(int fd)
 {
 	return fd >= 0 && fd < MOST_FILES && is_accepted[fd];
 }
@@ -107,7 +107,7 @@ static ssize_t end(int fd)
 
 int jail_large_messages_close(int fd)
 {
-	if (is_watched(fd)) {
+	if (jail_large_messages_is_watched(fd)) {
 		pthread_mutex_lock(&lock);
 		is_accepted[fd] = false;
 		give_back(fd);
@@ -161,7 +161,7 @@ static bool may_begin(int fd, unsigned char *text, size_t size)
 /* Before `size` bytes are read, for which there is room that is not yet used. */
 static bool may_read(int fd, size_t size)
 {
-	if (!is_watched(fd))
+	if (!jail_large_messages_is_watched(fd))
 		return true;
 	if (is_new[fd] && size == sizeof(uint32_t)) {
 		is_by_length[fd] = true;
@@ -180,7 +180,7 @@ static bool may_read(int fd, size_t size)
 
 static ssize_t judge(int fd, unsigned char *text, ssize_t got)
 {
-	if (got <= 0 || !is_watched(fd))
+	if (got <= 0 || !jail_large_messages_is_watched(fd))
 		return got;
 	if (left[fd])
 		left[fd] -= (size_t)got < left[fd] ? (size_t)got : left[fd];

@@ -24,4 +24,7 @@ int jail_large_messages_close(int fd);
 ssize_t jail_large_messages_read(int fd, void *buffer, size_t size);
 ssize_t jail_large_messages_recv(int fd, void *buffer, size_t size, int flags);
 
+/* Whether it is a connection of a client's that was accepted by the above, and not closed. */
+bool jail_large_messages_is_watched(int fd);
+
 #endif

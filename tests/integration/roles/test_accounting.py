@@ -19,6 +19,7 @@ from cellblock.errors import CellblockError, DefinitionError
 from cellblock.events import Events
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
+from tests.integration.jobs import accounted_state
 from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
@@ -61,18 +62,13 @@ def jobs(cluster: LocalCluster, *options: str) -> list[list[str]]:
     return [line.split("|") for line in cluster.on("controller", *asked).ok().splitlines()]
 
 
-def state_of(cluster: LocalCluster, number: str) -> str:
-    """The state of a job in the accounting; "" while there is none, or nobody answers."""
-    return cluster.on("controller", "sacct", "-nXP", "-j", number, "--format=state").out.strip()
-
-
 def test_a_job_is_accounted_for_with_its_user_account_and_resources(accounted: LocalCluster) -> None:
     accounted.add_user("ada")
     asked = ("--partition=big", "--gres=gpu:a100:2", "sh", "-c", "echo $SLURM_JOB_ID $CUDA_VISIBLE_DEVICES")
     number, devices = accounted.jail("srun", "-D/", *asked, user="ada").ok().split()
     assert devices == "0,1"
     accounted.wait_until(
-        "the job is over in the accounting", lambda: state_of(accounted, number) == "COMPLETED"
+        "the job is over in the accounting", lambda: accounted_state(accounted, number) == "COMPLETED"
     )
     ((_, user, account, _, resources),) = jobs(accounted, "-j", number)
     assert (user, account) == ("ada", "users")
@@ -148,7 +144,9 @@ def two_days_ago() -> int:
 def test_old_records_go_to_the_archive_and_come_back(accounted: LocalCluster) -> None:
     accounted.add_user("gina")
     number = accounted.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="gina").ok().strip()
-    accounted.wait_until("it is over in the accounting", lambda: state_of(accounted, number) == "COMPLETED")
+    accounted.wait_until(
+        "it is over in the accounting", lambda: accounted_state(accounted, number) == "COMPLETED"
+    )
     # A job of two days ago. slurmctld may still say more of it.
     table = f"slurm_acct_db.{accounted.request.name}_job_table"
     times = ", ".join(f"time_{name} = {two_days_ago()}" for name in ("submit", "eligible", "start", "end"))

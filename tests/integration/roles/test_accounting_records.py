@@ -12,7 +12,7 @@ from cellblock.cluster.engine.container_specs import container_name
 from cellblock.cluster.facts import state
 from cellblock.paths import PROJECT
 from tests.integration.conftest import default_variant, other_variants, running_cluster
-from tests.integration.jobs import ended, sbatch, submit
+from tests.integration.jobs import accounted_state, ended, sbatch, submit
 from tests.integration.local_cluster import LocalCluster, podman
 
 pytestmark = pytest.mark.integration
@@ -26,10 +26,6 @@ def recorded(request: pytest.FixtureRequest) -> Iterator[LocalCluster]:
         yield running
 
 
-def state_of(cluster: LocalCluster, number: str) -> str:
-    return cluster.on("controller", "sacct", "-nXP", f"--jobs={number}", "--format=state").out.strip()
-
-
 def send(cluster: LocalCluster, signal: str, host: str, program: str) -> None:
     numbers = " ".join(cluster.numbers_of(host, program))
     cluster.on(host, "sh", "-c", f"kill -{signal} {numbers}").ok()
@@ -41,14 +37,14 @@ def test_slurmctld_goes_on_without_slurmdbd_and_nothing_is_lost(recorded: LocalC
     number = recorded.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="emil").ok().strip()
     for name in ("database", "accounting"):
         podman("start", container_name(recorded.request.name or "", name))
-    recorded.wait_until("the job arrives", lambda: state_of(recorded, number) == "COMPLETED")
+    recorded.wait_until("the job arrives", lambda: accounted_state(recorded, number) == "COMPLETED")
 
 
 def test_what_waits_for_slurmdbd_outlives_a_slurmctld_that_is_killed(recorded: LocalCluster) -> None:
     waiting = state.folder(recorded.request.name or "") / "slurmctld/dbd.messages"
     step = ("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID")
     over, goes_on = [], submit(recorded, "emil", "srun true; sleep 600", "-D/", "-o/dev/null")
-    recorded.wait_until("it is known", lambda: state_of(recorded, goes_on) == "RUNNING")
+    recorded.wait_until("it is known", lambda: accounted_state(recorded, goes_on) == "RUNNING")
 
     send(recorded, "STOP", "accounting", "node-supervise")  # who would start it again
     send(recorded, "KILL", "accounting", "slurmdbd")
@@ -102,19 +98,19 @@ def test_slurmdbd_answers_for_nothing_that_the_database_lost(recorded: LocalClus
         )
         send(recorded, "KILL", "database", "mariadbd")
         held.wait()
-    recorded.wait_until("the job arrives", lambda: state_of(recorded, number) == "COMPLETED")
+    recorded.wait_until("the job arrives", lambda: accounted_state(recorded, number) == "COMPLETED")
 
 
 def test_a_job_that_slurmctld_has_forgotten_is_closed_as_the_page_says(recorded: LocalCluster) -> None:
     command = "sacctmgr show runawayjobs"
     assert f"build.py shell --admin {command}`" in (PROJECT / "docs/troubleshooting.md").read_text()
     number = recorded.jail("srun", "-D/", "sh", "-c", "echo $SLURM_JOB_ID", user="emil").ok().strip()
-    recorded.wait_until("the job arrives", lambda: state_of(recorded, number) == "COMPLETED")
+    recorded.wait_until("the job arrives", lambda: accounted_state(recorded, number) == "COMPLETED")
     # Another number, which slurmctld never had.
     forgotten = "99999"
     table = f"slurm_acct_db.`{recorded.request.name}_job_table`"
     waits = f"state = 0, time_start = 0, time_end = 0, id_job = {forgotten}"
     recorded.on("database", "mariadb", "-e", f"UPDATE {table} SET {waits} WHERE id_job = {number}").ok()
-    assert state_of(recorded, forgotten) == "PENDING"
+    assert accounted_state(recorded, forgotten) == "PENDING"
     assert forgotten in recorded.on("controller", *command.split(), stdin="y\n").ok()
-    assert state_of(recorded, forgotten) not in ("PENDING", "RUNNING", "")
+    assert accounted_state(recorded, forgotten) not in ("PENDING", "RUNNING", "")

@@ -19,6 +19,7 @@ from cellblock.events import Events, Message
 from tests import documented
 from tests.integration.cluster.typed_command import interrupt_command, type_command
 from tests.integration.conftest import default_variant, running_cluster
+from tests.integration.jobs import accounted_state
 from tests.integration.local_cluster import podman
 from tests.integration.roles.rest_api import USER, Rest
 from tests.ports import free_port
@@ -112,10 +113,7 @@ def works(rest: Rest) -> bool:
     """A step over both nodes by a user, and what slurmdbd knows of it."""
     command = ("srun", "-N2", "-D/", "sh", "-c", "echo $SLURM_JOB_ID")
     number = rest.cluster.jail(*command, user=USER).ok().split()[0]
-    asked = ("sacct", "-nXP", f"--jobs={number}", "--format=state")
-    rest.cluster.wait_until(
-        "slurmdbd knows", lambda: rest.cluster.on("controller", *asked).out.strip() == "COMPLETED"
-    )
+    rest.cluster.wait_until("slurmdbd knows", lambda: accounted_state(rest.cluster, number) == "COMPLETED")
     return status(rest.name).ready
 
 
