@@ -46,7 +46,9 @@ def test_a_worker_that_dies(mark: str, status: int, summary: str, tmp_path: Path
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "test_it.py").write_text(_TESTS.format(mark=mark))
     environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTEST_ADDOPTS": ""}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-n2", "test_it.py"]
+    # In the folder that all share, it would warn of what other runs remove at the same time, and count that.
+    own = ["-p", "no:cacheprovider", f"--basetemp={tmp_path / 'temporary'}"]
+    command = [sys.executable, "-m", "pytest", *own, "-n2", "test_it.py"]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == status, done.stdout
     assert summary in done.stdout, done.stdout[-2000:]

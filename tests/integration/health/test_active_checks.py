@@ -193,7 +193,8 @@ def test_a_slow_gpu_is_named_and_drains_nothing(nodes: LocalCluster) -> None:
     assert failed(found) == {SLOW}, found
     assert found[SLOW][1] == "90 GFLOP a second; the median of 8 nodes is 800"
     assert {verdict for node, (verdict, _) in found.items() if node != SLOW} == {"passed"}
-    assert reason(nodes, SLOW).startswith("idle|")
+    # The job that measured may still be completing.
+    assert reason(nodes, SLOW) in {"idle|none", "completing|none"}
 
 
 def test_slow_processors_are_named(nodes: LocalCluster) -> None:
