@@ -111,7 +111,7 @@ def build_cost(variant: str | None, events: Events) -> BuildFigures:
         given = build_peers.materials(prepared.lock, name, images, store, folder, events)
         debs = [store.path(package) for package in prepared.lock.packages.values()]
         ours = our_build(name, debs, folder, events)
-        buildah, their_bytes = build_peers.buildah(given, folder, events)
+        buildah, their_bytes = build_peers.buildah(given, events)
         if shutil.which("dockerd"):
             docker = build_peers.docker(given, folder, events)
         else:

@@ -107,7 +107,7 @@ def pull_cost(variant: str | None, events: Events) -> PullFigures:
     built = store.image(reference(IMAGE, prepared.variant))
     ways: dict[str, Way] = {}
     with scratch() as folder, registry(folder, ()) as host, counting_proxy(host) as proxy:
-        node = _Node(folder, host, proxy, events)
+        node = _Node(host, proxy, events)
         with events.step("spread", "the image, and the image with an update"):
             old, new, ratios = _spread_both(store, built, folder)
         pair = [f"oci:{old.folder}:{IMAGE}", f"oci:{new.folder}:{IMAGE}"]
@@ -124,7 +124,6 @@ def pull_cost(variant: str | None, events: Events) -> PullFigures:
 class _Node:
     """A machine that pulls from the registry `host`, through `proxy`."""
 
-    folder: Path
     host: str
     proxy: CountingProxy
     events: Events
@@ -143,7 +142,7 @@ class _Node:
 
     def _first_job(self, name: str, tags: list[int]) -> tuple[float, int]:
         """Seconds and bytes of the last of the tags, on a new storage."""
-        with scratch(self.folder) as place:
+        with scratch() as place:
             variables = storage(place)
             for tag in tags:
                 image = f"{self.proxy.address}/bench/{name}:{tag}"
@@ -266,7 +265,7 @@ def _by_buildah(prepared: Prepared, folder: Path, events: Events) -> list[str]:
     )
     found = []
     for number in range(2):
-        with scratch(folder) as made:
+        with scratch() as made:
             variables = storage(made)
             argv = build_peers.one_file_command(given, IMAGE)
             with events.step("buildah", f"build {number + 1} of 2"):

@@ -11,6 +11,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+_RUNROOT_MAX = 50
+"""podman 4.3 refuses a longer --runroot, which conmon gives it when a container ends: `podman run`, which has
+its runroot from storage.conf, waits 20 s for that."""
+
 
 @contextmanager
 def scratch(parent: Path | None = None) -> Iterator[Path]:
@@ -40,7 +44,12 @@ def environment(variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def storage(folder: Path) -> dict[str, str]:
-    """Variables by which buildah keeps its images in `folder`, and needs no runtime."""
+    """Variables by which buildah and podman keep their images in `folder`, and buildah needs no runtime.
+
+    Raises ValueError for a folder whose name is too long for podman: each `podman run` would take 20 s more.
+    """
+    if len(f"{folder}/run") > _RUNROOT_MAX:
+        raise ValueError(f"{folder} is too long: podman's runroot has at most {_RUNROOT_MAX} characters")
     conf = folder / "storage.conf"
     folder.mkdir(parents=True, exist_ok=True)
     conf.write_text(

@@ -79,7 +79,7 @@ def materials(
     return Materials(context, repository, line, references, root_s)
 
 
-def buildah(given: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
+def buildah(given: Materials, events: Events) -> tuple[Peer, int]:
     """Time `buildah build`; also the bytes that pushing the images takes, by the way that takes fewest.
 
     Raises ProgramFailed when a build fails.
@@ -95,7 +95,7 @@ def buildah(given: Materials, folder: Path, events: Events) -> tuple[Peer, int]:
     context = given.context
     seconds, pushed = {}, []
     for way, command in {"one file": one_file, "a file an image": file_each}.items():
-        with scratch(folder) as place:
+        with scratch() as place:
             variables = storage(place)
             seconds[way] = _timed(f"buildah, {way}", command, given, variables, events)
             pushed.append(pushed_bytes(given.references.values(), variables, place / "push", events))
