@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads files of lines KEY=VALUE and expands what the values refer to. environment_file.c, hooks.c and launch.c call
- * it. */
+/* Makes the container's environment from its image, the drop-ins and the command line, and looks up what ${NAME}
+ * stands for. start.c, mounts.c, script.c and hooks.c call it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the container's environment from its image, the drop-ins and the command line. launch.c calls it. */
+/* Reads files of lines KEY=VALUE and expands what the values refer to. environment.c, launch.c and hooks.c call it.
+ * */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

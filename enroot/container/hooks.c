@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the default hooks, and then the hook scripts of the administrator and the user. launch.c calls it. */
+/* Runs the default hooks, and then the hook scripts of the administrator and the user. start.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a container: makes namespaces and mounts in order, then becomes the command. start.c and the commands exec
- * and start call it. */
+/* The last steps of a start: enters the root that the steps before have made, gives up what rights they needed, and
+ * becomes the command. start.c and enroot/command call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

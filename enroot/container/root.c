@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens or mounts the root of a container: a created one or an image. launch.c calls it. */
+/* Opens or mounts the root of a container: a created one or an image. start.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Parses the configuration of an image: entrypoint, command, environment, volumes, working directory.
- * docker_archive.c, runtime_files.c, oci_layout.c and produce.c call it. */
+ * import_source.c, docker_archive.c and oci_layout.c call it. */
 #define _GNU_SOURCE
 #include "image_config.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a squashfs file or a root from an image's configuration and layers. import_source.c calls it. */
+/* Writes a squashfs file or a root from an image's configuration and layers. cached_image.c and load.c call it. */
 #define _GNU_SOURCE
 #include "produce.h"
 

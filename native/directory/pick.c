@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides by digest which contents of files are to be written. directory.c calls it. */
+/* Decides by digest which contents of files are to be written. pick_content.c calls it. */
 #define _GNU_SOURCE
 #include "pick.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses one header block of a tar. tar.c, tar_pax.c, tar_sparse.c and enroot/importing call it. */
+/* Parses one header block of a tar. tar.c, tar_sparse.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "tar_header.h"
 

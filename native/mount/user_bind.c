@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and resolves bind mounts that users ask for, with the user's own rights. native/jail and
- * spank_jail/slurm call it. */
+/* Checks and resolves bind mounts that users ask for, with the user's own rights. native/jail and spank_jail/options
+ * call it. */
 #define _GNU_SOURCE
 #include "user_bind.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Downloads one blob, and resumes when connections break. layer_download.c calls it. */
+/* Downloads one blob, and resumes when connections break. layers.c calls it. */
 #define _GNU_SOURCE
 #include "fetch.h"
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces variables and commands that stand for a password in .credentials. auth_file.c and credentials.c call
- * it. */
+/* Replaces variables and commands that stand for a password in .credentials. credentials.c calls it. */
 #define _GNU_SOURCE
 #include "password.h"
 

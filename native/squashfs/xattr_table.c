@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects extended attributes and writes their table. squashfs.c and tables.c call it. */
+/* Collects extended attributes and writes their table. squashfs.c and inodes.c call it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares lines of a manifest with a tree, in threads. digest.c calls it. */
+/* Compares lines of a manifest with a tree, in threads. Python calls it, by native/cffi. */
 #define _GNU_SOURCE
 #include "check.h"
 

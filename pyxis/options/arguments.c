@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the plugin's arguments in plugstack.conf. pyxis/slurm and pyxis/step call it. */
+/* Parses the plugin's arguments in plugstack.conf. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "arguments.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes containers that earlier jobs of the user left. container.c and shared_memory.c call it. */
+/* Removes containers that earlier jobs of the user left. container.c calls it. */
 #define _GNU_SOURCE
 #include "leftovers.h"
 

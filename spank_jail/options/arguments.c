@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the plugin's arguments in plugstack.conf. option_input.c, options.c and enter_step.c call it. */
+/* Parses the plugin's arguments in plugstack.conf. options.c and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "arguments.h"
 

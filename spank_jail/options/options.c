@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the job's options against what the administrator allows, and changes the plan by them. failure.c,
- * option_input.c and enter_step.c call it. */
+/* Checks the job's options against what the administrator allows, and changes the plan by them. option_input.c and
+ * spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "options.h"
 

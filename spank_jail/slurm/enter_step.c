@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts a step of a user's job into the jail, in stages, in the order of Slurm's hooks. plugin.c, open_step.c, forks.c and
- * failure.c call it. */
+/* Puts a step of a user's job into the jail, in stages, in the order of Slurm's hooks. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "enter_step.h"
 

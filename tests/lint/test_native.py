@@ -112,7 +112,9 @@ def circles(needs: Mapping[str, set[str]]) -> set[frozenset[str]]:
 
 
 def without_comments(text: str) -> str:
-    return re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    # A string may have what looks like the beginning of a comment: a pattern of paths.
+    quoted = r"""("(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])+')"""
+    return re.sub(rf"{quoted}|/\*.*?\*/", lambda match: match[1] or "", text, flags=re.DOTALL)
 
 
 # A function that other files see, at the beginning of a line.
