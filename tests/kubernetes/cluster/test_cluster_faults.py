@@ -195,6 +195,31 @@ def test_a_job_over_two_nodes_of_which_one_has_its_pod_deleted_at_once_is_queued
     cluster.until("its end", lambda: is_complete(cluster, job, restarts=1))
 
 
+@pytest.mark.parametrize("command", ["salloc", "srun"])
+def test_who_waits_for_a_job_whose_pod_is_deleted_at_once_is_told_and_gets_his_prompt_back(
+    command: str, cluster: PageCluster, tmp_path: Path
+) -> None:
+    """such a job cannot begin again; without a step of its own slurmctld misses nothing of an allocation"""
+    cluster.until("no earlier job", lambda: not cluster.slurm("squeue", "-h", "-u", USER).strip())
+    with session(cluster, tmp_path) as ssh:
+        assert ssh.stdin
+        ssh.stdin.write(f"{command} --nodes=2 --mem=10 sleep 600; echo ended-$((40 + 2))\n")
+        ssh.stdin.flush()
+        cluster.until(
+            "a running job", lambda: bool(cluster.slurm("squeue", "-h", "-t", "R", "-o", "%i").strip())
+        )
+        job = cluster.slurm("squeue", "-h", "-t", "R", "-o", "%i").strip()
+        cluster.until("its processes", lambda: bool(steps_on(cluster, "cpu-1", job)))
+        began = time.monotonic()
+        cluster.evict("cpu-1", 0)
+        until(ssh, f"the container ended that ran job {job} on cpu-1; the job ends")
+        until(ssh, "ended-42")
+        assert time.monotonic() - began < 180
+        ssh.stdin.write("exit\n")
+        ssh.stdin.close()
+    cluster.until("its end", lambda: cluster.state(job).startswith("CANCELLED"))
+
+
 def steps_on(cluster: PageCluster, node: str, job: str) -> set[str]:
     """What the job's slurmstepds on a node are called."""
     look = "for pid in $(pidof slurmstepd); do tr '\\0' ' ' </proc/$pid/cmdline; echo; done; true"
