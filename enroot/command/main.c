@@ -20,8 +20,8 @@ static const struct { const char *name; command *run; } commands[] = {
 	{ "start", command_start },   { "version", command_version }, { "--help", command_help },
 	{ "-h", command_help },       { "--version", command_version },
 	/* Registries: another program of the project's. */
-	{ "import", command_image },  { "load", command_image },      { "digest", command_image },
-	{ "cache", command_image },
+	{ "import", command_enroot_image },  { "load", command_enroot_image },      { "digest", command_enroot_image },
+	{ "cache", command_enroot_image },
 };
 
 /* A descriptor of ours that became 0, 1 or 2 would be somebody's input or output. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot-image: does `enroot import`, `load`, `digest` and `cache`. enroot/command/image.c runs it. A program of its own,
+/* enroot-image: does `enroot import`, `load`, `digest` and `cache`. enroot/command/run_enroot_image.c runs it. A program of its own,
  * because it needs libraries for the network and for compression, which a start must not wait for. */
 #define _GNU_SOURCE
 #include <string.h>

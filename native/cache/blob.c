@@ -14,7 +14,7 @@
 #include "draft.h"
 #include "lock.h"
 #include "record.h"
-#include "stores.h"
+#include "all_stores.h"
 #include "trim.h"
 
 static const char *digits(const struct cache_blob *blob)

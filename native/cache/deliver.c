@@ -14,7 +14,7 @@
 #include "native/base/scoped.h"
 #include "native/base/atomic_file.h"
 #include "content_digest.h"
-#include "stores.h"
+#include "all_stores.h"
 
 /* Whether others would run what the user changes through a hard link: never those of a store that others trust. And the mode
  * of the one file for two names must be the one that the umask asks for. */

@@ -10,7 +10,7 @@
 #include "native/base/scoped.h"
 #include "draft.h"
 #include "record.h"
-#include "stores.h"
+#include "all_stores.h"
 
 /* Registries refuse larger manifests. */
 #define MOST_BYTES (8 * 1024 * 1024)

@@ -15,7 +15,7 @@
 #include "draft.h"
 #include "entry.h"
 #include "lock.h"
-#include "stores.h"
+#include "all_stores.h"
 #include "trim.h"
 
 static bool find_image_in(const struct store *store, struct cache_image *image)

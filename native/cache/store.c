@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Opens or makes a store, the folder of the cache that one user can write. Images in it are image.c's. draft.c, entry.c and
- * stores.c call it. */
+ * all_stores.c call it. */
 #define _GNU_SOURCE
 #include "store.h"
 

@@ -3,7 +3,7 @@
 #ifndef ENROOT_CACHE_TRIM_H
 #define ENROOT_CACHE_TRIM_H
 
-#include "stores.h"
+#include "all_stores.h"
 
 struct trim_item {
 	const struct store *store;

@@ -8,7 +8,7 @@
 #define REGISTRY_AUTHORIZATION_H
 
 #include "challenge.h"
-#include "credentials.h"
+#include "credential_search.h"
 #include "http.h"
 
 struct authorization {

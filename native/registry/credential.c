@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records where a credential was looked for, and decides for whom one counts. credentials.c and auth_file.c call it. */
+/* Records where a credential was looked for, and decides for whom one counts. credential_search.c and auth_file.c call it. */
 #define _GNU_SOURCE
 #include "credential.h"
 

@@ -6,9 +6,10 @@
 #include "http.h"
 
 /* For an answer of status >= 400 that is not about who asks. `doing` completes "HOST: could not ...". Returns -1. */
-int answer_error(const char *host, const char *doing, const struct http_answer *answer, struct registry_error *err);
+int error_response_fail(const char *host, const char *doing, const struct http_answer *answer,
+			struct registry_error *err);
 
 /* One line from an error's body (distribution-spec 1.1, "Error Codes"), or of a page's first words. Returns `said`. */
-char *answer_said(const struct http_answer *answer, char said[400]);
+char *error_response_line(const struct http_answer *answer, char said[400]);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses lines of .netrc. credentials.c calls it. */
+/* Parses lines of .netrc. credential_search.c calls it. */
 #define _GNU_SOURCE
 #include "netrc.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces variables and commands that stand for a password in .credentials. credentials.c calls it. */
+/* Replaces variables and commands that stand for a password in .credentials. credential_search.c calls it. */
 #define _GNU_SOURCE
 #include "password.h"
 

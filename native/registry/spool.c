@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps layers that arrive before their turn in unnamed temporary files. layers.c calls it. */
+/* Keeps layers that arrive before their turn in unnamed temporary files. download_threads.c calls it. */
 #define _GNU_SOURCE
 #include "spool.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads which jobs get the jail, and decides by users, groups and partitions. arguments.c, slurm/choice.c and pam_jail.c call it. */
+/* Reads which jobs get the jail, and decides by users, groups and partitions. arguments.c, slurm/step_selection.c and pam_jail.c call it. */
 #define _GNU_SOURCE
 #include "selection.h"
 

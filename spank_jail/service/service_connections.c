@@ -122,12 +122,12 @@ static void end_another(int new)
 		end(found);
 }
 
-void jail_crowd_limit(size_t most)
+void jail_service_connections_limit(size_t most)
 {
 	limit = most;
 }
 
-void jail_crowd_add(int fd)
+void jail_service_connections_add(int fd)
 {
 	struct connection connection = { .is_open = true, .since_ms = clock_ms() };
 
@@ -144,7 +144,7 @@ void jail_crowd_add(int fd)
 	pthread_mutex_unlock(&lock);
 }
 
-void jail_crowd_remove(int fd)
+void jail_service_connections_remove(int fd)
 {
 	if (!limit || fd < 0 || fd >= MOST_FILES)
 		return;

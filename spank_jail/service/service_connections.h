@@ -7,13 +7,13 @@
 #include <stddef.h>
 
 /* How many connections stay open; 0: any number. */
-void jail_crowd_limit(size_t most);
+void jail_service_connections_limit(size_t most);
 
 /* A connection that the service has accepted. Ends another one where there are more than the limit: one on which nothing was
  * said, or one of the address that has most; on this node, of the user. */
-void jail_crowd_add(int fd);
+void jail_service_connections_add(int fd);
 
 /* Before the service closes it. */
-void jail_crowd_remove(int fd);
+void jail_service_connections_remove(int fd);
 
 #endif

@@ -113,7 +113,7 @@ __attribute__((constructor)) static void begin(void)
 	/* slurmrestd has its arrays of slurmctld: of as many jobs as there are. */
 	if (is_slurm)
 		(void)jail_array_sizes_guard(libslurm, &error);
-	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
+	jail_service_connections_limit(most ? strtoul(most, NULL, 10) : 0);
 	jail_bodies_limit(bytes ? strtoul(bytes, NULL, 10) : 0);
 	jail_peers_set(getenv("SERVICE_GUARD_PEERS"));
 }
@@ -137,7 +137,7 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 	}
 	if (is_bounded)
 		jail_bodies_begin(fd);
-	jail_crowd_add(fd);
+	jail_service_connections_add(fd);
 	return fd;
 }
 
@@ -156,7 +156,7 @@ int close(int fd)
 	}
 	if (is_bounded)
 		jail_bodies_forget(fd);
-	jail_crowd_remove(fd);
+	jail_service_connections_remove(fd);
 	return own_close(fd);
 }
 

@@ -21,9 +21,9 @@ void jail_guard_slurmd(const char *bcast)
 {
 	struct jail_error err;
 
-	if (jail_errands_watch(&err))
+	if (jail_stuck_children_watch(&err))
 		jail_failure_report(&err);
-	if (jail_served_guard(bcast, &err))
+	if (jail_confined_forks_guard(bcast, &err))
 		jail_failure_report(&err);
 	if (jail_launches_guard(&err))
 		jail_failure_report(&err);

@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-int jail_streams_check(struct jail_error *err)
+int jail_task_descriptors_check(struct jail_error *err)
 {
 	static const char *const names[] = { "input", "output", "error" };
 	struct stat st;
@@ -29,7 +29,7 @@ int jail_streams_check(struct jail_error *err)
  * there be one all the same, it is closed with the others. */
 #define FREE_RUN 64
 
-int jail_streams_avoid(const char *spool, struct jail_error *err)
+int jail_task_descriptors_avoid(const char *spool, struct jail_error *err)
 {
 	struct statx own, st;
 
@@ -65,7 +65,7 @@ static bool is_directory(int fd)
 	return !fstat(fd, &st) && S_ISDIR(st.st_mode);
 }
 
-/* Not one that was opened as if it were a file: the job's own input, which jail_streams_check finds in its place, and of
+/* Not one that was opened as if it were a file: the job's own input, which jail_task_descriptors_check finds in its place, and of
  * which it tells the user. */
 static bool is_walked(int fd, int how)
 {
@@ -87,7 +87,7 @@ static int close_on_execution(int first, int last, struct jail_error *err)
 
 /* Not by listing /proc/thread-self/fd: that alone takes 0.1 ms a task. One call for each descriptor, of which a step of
  * many tasks has hundreds, in each task. */
-int jail_streams_seal(struct jail_error *err)
+int jail_task_descriptors_seal(struct jail_error *err)
 {
 	int fd = 3, first = fd;
 

@@ -9,7 +9,7 @@
 #include "native/testing/check.h"
 #include "native/registry/auth_file.h"
 #include "native/registry/challenge.h"
-#include "native/registry/credentials.h"
+#include "native/registry/credential_search.h"
 #include "native/registry/netrc.h"
 #include "native/registry/password.h"
 

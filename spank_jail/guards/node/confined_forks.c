@@ -167,7 +167,7 @@ static int guard_connections(const struct link_map *slurmd, struct jail_error *e
 						   "it write to those of other users' steps");
 }
 
-int jail_served_guard(const char *bcast, struct jail_error *err)
+int jail_confined_forks_guard(const char *bcast, struct jail_error *err)
 {
 	const struct link_map *slurmd = jail_imports_program();
 	int missing;

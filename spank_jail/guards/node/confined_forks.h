@@ -12,6 +12,6 @@
 /* In slurmd. Such a child can write nothing of the node but what lies in `bcast`, and opens no device; that holds for root's, too.
  * Of Unix sockets a user's connects to the user's own alone.
  * Returns 0 or -1. */
-int jail_served_guard(const char *bcast, struct jail_error *err);
+int jail_confined_forks_guard(const char *bcast, struct jail_error *err);
 
 #endif

@@ -168,7 +168,7 @@ static void *watch(void *unused)
 	return NULL;
 }
 
-int jail_errands_watch(struct jail_error *err)
+int jail_stuck_children_watch(struct jail_error *err)
 {
 	static bool watched;
 

@@ -14,6 +14,6 @@
 #include "native/base/error.h"
 
 /* In slurmd. Returns 0 or -1. */
-int jail_errands_watch(struct jail_error *err);
+int jail_stuck_children_watch(struct jail_error *err);
 
 #endif

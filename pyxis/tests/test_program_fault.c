@@ -14,7 +14,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
 #include "pyxis/step/image_descriptor.h"
-#include "pyxis/step/program.h"
+#include "pyxis/step/program_fault.h"
 
 static void write_file(const char *path, const void *text, size_t length, mode_t mode)
 {

@@ -12,7 +12,7 @@
 #include "command.h"
 
 /* import, load, digest, cache: LIBRARY_PATH/enroot-image does them, with the settings as its environment. */
-int command_image(int argc, char **argv)
+int command_enroot_image(int argc, char **argv)
 {
 	struct settings settings;
 

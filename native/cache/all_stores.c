@@ -2,7 +2,7 @@
 /* Opens every store of the image cache that a process may use: the user's own, the administrator's and trusted
  * users'. Files of this folder call it. */
 #define _GNU_SOURCE
-#include "stores.h"
+#include "all_stores.h"
 
 #include <errno.h>
 #include <pwd.h>

@@ -4,8 +4,8 @@
  * In this order: CONFIG_PATH/.credentials, the file of REGISTRY_AUTH_FILE, podman's auth.json of the session and of the
  * user, docker's config.json (containers-auth.json(5)). Each may name a program that knows them.
  */
-#ifndef REGISTRY_CREDENTIALS_H
-#define REGISTRY_CREDENTIALS_H
+#ifndef REGISTRY_CREDENTIAL_SEARCH_H
+#define REGISTRY_CREDENTIAL_SEARCH_H
 
 #include "credential.h"
 
