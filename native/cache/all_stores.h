@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All stores of the image cache that a process may use. */
+/* All stores of the image cache that a process reads, and which one it writes to. */
 #ifndef ENROOT_CACHE_ALL_STORES_H
 #define ENROOT_CACHE_ALL_STORES_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the file that a user gets of an image. enroot/importing/import.c calls it. */
+/* Gives the user the file that `enroot import` names: a reflink, hard link or copy of the image in the cache.
+ * enroot/importing/import.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds an image, waits for who makes it, or keeps it. enroot/importing/cached_image.c calls it. */
+/* Gets one image for an import. It finds the image in a store, or waits for a process that is making it, or keeps the
+ * one that the caller makes. enroot/importing/cached_image.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the Authorization header: basic, or a bearer token from the registry's token server. endpoint.c calls it. */
+/* Makes the Authorization header for a registry: a user and password, or a token that it gets from the registry's
+ * token server. endpoint.c calls it. */
 #define _GNU_SOURCE
 #include "authorization.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses certificate authorities and proxy of a host, and explains why a host is not reached. http.c calls it. */
+/* Chooses the certificate authorities and the proxy for connecting to a host, and explains failures to connect.
+ * http.c calls it. */
 #define _GNU_SOURCE
 #include "connection.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Credentials for a registry, from where enroot, docker, podman and skopeo keep them.
+/* Finds the credential for a registry where enroot, docker, podman and skopeo keep them.
  *
- * In this order: CONFIG_PATH/.credentials, the file of REGISTRY_AUTH_FILE, podman's auth.json of the session and of the
- * user, docker's config.json (containers-auth.json(5)). Each may name a program that knows them.
+ * The order: CONFIG_PATH/.credentials, the file of REGISTRY_AUTH_FILE, podman's auth.json of the session and of the
+ * user, docker's config.json (containers-auth.json(5)). Each may name a program that is asked for the password.
  */
 #ifndef REGISTRY_CREDENTIAL_SEARCH_H
 #define REGISTRY_CREDENTIAL_SEARCH_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests to one place that has the repository, the registry or a mirror. session.c calls it. */
+/* Sends requests to one server that has the image: the registry itself or one of its mirrors. session.c calls it. */
 #define _GNU_SOURCE
 #include "endpoint.h"
 

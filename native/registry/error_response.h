@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a registry's refusal means: one sentence that names the host, and the next step. */
+/* Turns a registry's error response (status >= 400) into one sentence that names the host and the next step. */
 #ifndef REGISTRY_ERROR_RESPONSE_H
 #define REGISTRY_ERROR_RESPONSE_H
 

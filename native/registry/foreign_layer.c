@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Downloads layers from the addresses that their descriptor names. fetch.c calls it. */
+/* Downloads foreign layers: those that the registry lacks, and whose manifest gives other addresses for them. fetch.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "foreign_layer.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers that a registry need not have ("foreign", "nondistributable"): their descriptor says where else they are (image-spec
- * 1.1, descriptor.md, `urls`). */
+/* Downloads foreign (nondistributable) layers, which a registry need not have: the manifest gives addresses for them
+ * (image-spec 1.1, descriptor.md, `urls`). */
 #ifndef REGISTRY_FOREIGN_LAYER_H
 #define REGISTRY_FOREIGN_LAYER_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends one HTTP request and follows its redirects. It reads the header Retry-After; transport.c waits. Files of this folder call
- * it. */
+/* Sends one HTTP request and follows its redirects. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "http.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The origin of a URL: its scheme, host and port. */
+/* Extracts the origin of a URL: its scheme, host and port. */
 #ifndef REGISTRY_ORIGIN_H
 #define REGISTRY_ORIGIN_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: registries.conf, manifests, configurations, auth files, a registry's errors. The first byte says which. */
+/* Fuzzes the parsers of documents: registries.conf, manifests, configurations, auth files, a registry's errors. The
+ * first byte says which. Any bytes are read or refused, and never a crash. */
 #include <string.h>
 
 #include "native/testing/fuzz.h"

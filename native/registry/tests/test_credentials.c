@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read of .credentials, and of a 401. */
+/* Tests the parsing of the file .credentials and of a 401's WWW-Authenticate. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
