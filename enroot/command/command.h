@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands: each gets its arguments, its own name first, and returns the exit status. */
+/* The functions of enroot's commands. Each gets its arguments, its own name first, and returns the exit status. */
 #ifndef ENROOT_COMMAND_H
 #define ENROOT_COMMAND_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot: an unprivileged container runtime. One process, no shell; docs/enroot.md. People run it, and pyxis does.
+/* enroot: a container runtime without privileges, one process and no shell (docs/enroot.md). People run it, and pyxis
+ * does.
  *
- * Exit status: of start, exec and batch that of the command; else 0, or 1 when something is wrong.
+ * Its exit status is that of the command for start, exec and batch; otherwise 0, or 1 when something is wrong.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a directory and its manifest, from an image's layers or from another directory. Python calls only this of
- * native/layers, native/directory and native/volume for it. */
+/* Writes a directory and its manifest, from an image's layers or from another directory. Python calls it for that. */
 #ifndef IMAGE_ASSEMBLY_H
 #define IMAGE_ASSEMBLY_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds, makes and starts the container of a step, in its first task. Files of this folder and pyxis/ call it. */
+/* Opens the container of a step: joins one that runs, or makes and starts one from an image. It runs in the step's
+ * first task on a node. Files of this folder and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "container.h"
 

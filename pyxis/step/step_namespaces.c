@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the net, ipc and uts namespaces that a step asks for. container.c, join_check.c and task.c call it. */
+/* Gives a step the net, ipc and uts namespaces that --container-unshare asks for, and checks that it is in them.
+ * native/container/namespaces.c makes the user and mount namespace. container.c, join_check.c and task.c call it. */
 #define _GNU_SOURCE
 #include "step_namespaces.h"
 

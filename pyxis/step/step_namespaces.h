@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Namespaces of a step that are not to be the node's: net, ipc, uts. */
+/* The net, ipc and uts namespaces that --container-unshare asks for. */
 #ifndef PYXIS_STEP_NAMESPACES_H
 #define PYXIS_STEP_NAMESPACES_H
 
