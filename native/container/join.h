@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the calling process a member of a container that runs already: setns(2) by a pidfd, without a helper program.
- * */
+/* Makes the calling process a member of a container that runs already: setns(2) by a pidfd, without
+ * a helper program. */
 #ifndef ENROOT_JOIN_H
 #define ENROOT_JOIN_H
 

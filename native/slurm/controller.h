@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests to slurmctld, each one message and its answer: whether a job is over, its partition, and draining a node.
- * */
+/* Requests to slurmctld, each one message and its answer: whether a job is over, its partition, and
+ * draining a node. */
 #ifndef JAIL_CONTROLLER_H
 #define JAIL_CONTROLLER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the parser of the options --container-*: the first byte of a line says which option, the rest is its value.
- * */
+/* Fuzzes the parser of the options --container-*: the first byte of a line says which option, the rest
+ * is its value. */
 #define _GNU_SOURCE
 #include <string.h>
 

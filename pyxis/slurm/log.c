@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logs what the plugin reports, each line with the plugin's name before it. epilog.c, input.c and plugin.c call it.
- * */
+/* Logs what the plugin reports, each line with the plugin's name before it. epilog.c, input.c and
+ * plugin.c call it. */
 #define _GNU_SOURCE
 #include "log.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a mount plan as the parser understood it. */
+/* Prints a mount plan as it was understood. */
 #ifndef JAIL_PRINT_H
 #define JAIL_PRINT_H
 

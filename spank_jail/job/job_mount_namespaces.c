@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, keeps and opens the mount namespaces of a job, once for all its steps. open_step.c and enter_step.c call it. */
+/* Makes, keeps and opens the three mount namespaces of a job on a node, which all its steps use. open_step.c and
+ * enter_step.c call it. */
 #define _GNU_SOURCE
 #include "job_mount_namespaces.h"
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mount namespaces of a job on this node, made once and used by all its steps.
+/* The three mount namespaces of a job on a node, which are made once and used by all its steps.
  *
  *   home     a copy of the node's own, for slurmstepd: the job's /tmp lies over the node's, because PMIx uses
  *            its directory there from inside and outside the window
  *   tasks    pivoted into the jail: each step takes a copy for its tasks
  *   window   pivoted into the window (native/mount/chroot_window.h): slurmstepd visits it by chroot
  *
- * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own.
- * They are pinned beside the job's mounts (job_mounts.h), with a record (tree_record.h) of what they were made
- * from. Making them takes about 1 ms, finding them 0.05 ms.
+ * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own. They are pinned beside
+ * the job's mounts (job_mounts.h), with a record (tree_record.h) of what they were made from. Making them takes about
+ * 1 ms, finding them 0.05 ms.
  */
 #ifndef JAIL_JOB_MOUNT_NAMESPACES_H
 #define JAIL_JOB_MOUNT_NAMESPACES_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the connections that one address can hold of a service that serves some at a time, and waits for each client
- * as long as it likes. */
+/* Limits how many connections to a service one client address can hold. These services serve some connections at a
+ * time, and wait for each client for ever. */
 #ifndef JAIL_SERVICE_CONNECTIONS_H
 #define JAIL_SERVICE_CONNECTIONS_H
 

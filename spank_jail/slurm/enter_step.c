@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts a step of a user's job into the jail, in stages, in the order of Slurm's hooks. plugin.c calls it. */
+/* Puts a step of a job into the jail, in stages: Slurm calls the plugin at several points of a step's start. plugin.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "enter_step.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
+/* Installs the guards of slurmd and slurmstepd from spank_jail/guards, which keep users from stopping these daemons.
+ * plugin.c calls it. */
 #define _GNU_SOURCE
 #include "guards.h"
 

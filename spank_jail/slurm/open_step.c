@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens what a step works with until it has entered the jail. fallback_window.c and enter_step.c call it. */
+/* Opens the files and namespaces that a step needs until it is in the jail, or makes them for the job's first step.
+ * fallback_window.c and enter_step.c call it. */
 #define _GNU_SOURCE
 #include "open_step.h"
 

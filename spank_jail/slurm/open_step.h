@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step works with until it has entered the window; enter_step.c takes it through its stages. */
+/* The files and namespaces that a step needs until it is in the jail. enter_step.c enters with them. */
 #ifndef JAIL_OPEN_STEP_H
 #define JAIL_OPEN_STEP_H
 

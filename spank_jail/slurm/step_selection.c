@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether a step gets the jail, by its user, its groups, its partition or its option --jail. plugin.c calls it. */
+/* Decides whether a step gets the jail, where the administrator selects some jobs: by user, group, partition or
+ * --jail. options/selection.c parses these settings. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "step_selection.h"
 

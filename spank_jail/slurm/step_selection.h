@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a step gets the jail, where the administrator lets only some have it (options/selection.h). */
+/* Decides whether a step gets the jail, where the administrator selects some jobs (options/selection.h). */
 #ifndef JAIL_STEP_SELECTION_H
 #define JAIL_STEP_SELECTION_H
 

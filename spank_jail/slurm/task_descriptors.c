@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and closes the descriptors that a task takes into the jail. enter_step.c calls it. */
+/* Checks which open descriptors a task takes into the jail, and closes those that would lead outside. enter_step.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "task_descriptors.h"
 

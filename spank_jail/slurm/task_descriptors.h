@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The descriptors a task takes with it into the jail. */
+/* Checks which open descriptors a task takes into the jail, and closes those that would lead outside. */
 #ifndef JAIL_TASK_DESCRIPTORS_H
 #define JAIL_TASK_DESCRIPTORS_H
 

@@ -3,11 +3,11 @@
  *
  * An input is text, a line a step (corpus/resolve has examples):
  *
- *    d PATH, f PATH        make a directory, a file
- *    l PATH TARGET         make a symlink
- *    r PATH                resolve PATH
- *    D PATH, F PATH        resolve PATH, making what is missing as a directory, as a file
- *    x N ERRNO             the Nth system call of the next r, D or F fails
+ *   d PATH, f PATH        make a directory, a file
+ *   l PATH TARGET         make a symlink
+ *   r PATH                resolve PATH
+ *   D PATH, F PATH        resolve PATH, making what is missing as a directory, as a file
+ *   x N ERRNO             the Nth system call of the next r, D or F fails
  *
  * The process lives in namespaces of its own: `unshare --user --map-root-user --mount --pid --fork --mount-proc
  * fuzz_resolve`. There "outside" is one tmpfs, which is "/" while an input runs, and the tree another one at

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What slurmd itself does for users: sbcast, `srun --bcast`, and connections to the sockets of steps.
+/* Confines the processes that slurmd forks to open a file or socket for a user: for sbcast, `srun --bcast`, and
+ * connections to a step's sockets.
  *
- * It forks a child that becomes the user, opens one file, outside the jail, and hands the descriptor to slurmd. For sbcast
- * slurmd then gives the file to the user and sets its mode, as root: a device that everybody may write would be his.
+ * Such a process becomes the user, opens a file outside the jail, and hands the descriptor to slurmd. For sbcast
+ * slurmd then gives the file to the user and sets its mode, as root: a device that everybody may write would become
+ * his.
  */
 #ifndef JAIL_CONFINED_FORKS_H
 #define JAIL_CONFINED_FORKS_H
