@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the parser of files with variables, of a user and of an image: any text is read or refused, and never a
- * crash. */
+/* Fuzzes the parser of files with variables, of a user and of an image: any text is read or refused,
+ * and never a crash. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives all files of an image to the user who imports it, before they are written: no others can be made without
- * privileges. */
+/* Gives all files of an image to the user who imports it, before they are written: no others can
+ * be made without privileges. */
 #ifndef IMPORTING_OWNERS_H
 #define IMPORTING_OWNERS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A wait for another thread that ends early when the caller says so: it is asked ten times a second, so that Ctrl-C
- * works. */
+/* A wait for another thread that ends early when the caller says so: it is asked ten times a second,
+ * so that Ctrl-C works. */
 #ifndef IMAGE_INTERRUPTIBLE_WAIT_H
 #define IMAGE_INTERRUPTIBLE_WAIT_H
 

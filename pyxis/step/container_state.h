@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a step's container: what the step asked for, and what has been made so far. Kept by the step's first
- * task. */
+/* The state of a step's container: what the step asked for, and what has been made so far. Kept by
+ * the step's first task. */
 #ifndef PYXIS_CONTAINER_STATE_H
 #define PYXIS_CONTAINER_STATE_H
 

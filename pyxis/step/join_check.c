@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Refuses to join a running container that lacks what the step's options ask for, such as a mount. container.c calls
- * it. */
+/* Refuses to join a running container that lacks what the step's options ask for, such as a
+ * mount. container.c calls it. */
 #define _GNU_SOURCE
 #include "join_check.h"
 

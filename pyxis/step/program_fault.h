@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains why a task's program will not run in its container, before Slurm says only "execve(): No such file or
- * directory". */
+/* Explains why a task's program will not run in its container, before Slurm says only "execve(): No
+ * such file or directory". */
 #ifndef PYXIS_PROGRAM_FAULT_H
 #define PYXIS_PROGRAM_FAULT_H
 

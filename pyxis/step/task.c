@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a task into its container. pyxis/slurm calls it. */
+/* Moves a task of a step into its container, and sets the task's environment. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "task.h"
 

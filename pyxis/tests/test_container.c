@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests what the user is told when a container cannot be had, and how the import is called. enroot itself is not
- * needed. */
+/* Tests what the user is told when a container cannot be had, and how the import is called. enroot
+ * itself is not needed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

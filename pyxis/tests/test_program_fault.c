@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the reasons given for a program that will not run in a container, and the passing of a cached image by an
- * import. */
+/* Tests the reasons given for a program that will not run in a container, and the passing of a cached
+ * image by an import. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that a container's root is told from a new directory that got its name. */
+/* Tests that a container's root is not confused with a new directory of the same name. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes the files that sbcast and srun --bcast left on a node, outside the jail, when the user's last job there
- * ends. */
+/* Removes the files that sbcast and srun --bcast left on a node, outside the jail, when the user's
+ * last job there ends. */
 #ifndef JAIL_BCAST_CLEANUP_H
 #define JAIL_BCAST_CLEANUP_H
 

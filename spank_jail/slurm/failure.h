@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the reason why a step has no jail until it can be shown, and says whether the job or the node is at fault
- * (docs/decisions/jail-failure.md). */
+/* Keeps the reason why a step has no jail until it can be shown, and says whether the job or the node
+ * is at fault (docs/decisions/jail-failure.md). */
 #ifndef JAIL_FAILURE_H
 #define JAIL_FAILURE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes the parser of fstab lines that container images and users bring: any text is read or refused, and never a
- * crash. */
+/* Fuzzes the parser of fstab lines that container images and users bring: any text is read or refused,
+ * and never a crash. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests joining a container: it fails when the container's process has moved meanwhile to namespaces of its user's
- * making. */
+/* Tests joining a container: it fails when the container's process has moved meanwhile to namespaces
+ * of its user's making. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the merge of layers: which files the sink is given, and in which order. tests/jail compares the rules with a
- * model. */
+/* Tests the merge of layers: which files the sink is given, and in which order. tests/jail compares the
+ * rules with a model. */
 #include "native/testing/check.h"
 #include <time.h>
 

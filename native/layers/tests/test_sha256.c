@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that many SHA-256 digests computed at once are those computed one by one, at all lengths around a block's
- * end. */
+/* Tests that many SHA-256 digests computed at once are those computed one by one, at all lengths
+ * around a block's end. */
 #include <openssl/evp.h>
 #include <stdlib.h>
 

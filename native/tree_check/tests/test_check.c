@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the comparison of a tree with its manifest: for one file of each kind, the report when one thing about it
- * differs. */
+/* Tests the comparison of a tree with its manifest: for one file of each kind, the report when one
+ * thing about it differs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests the parser of manifest lines: those that cellblock/jail/tree/manifest.py writes, and wrong ones close to
- * them. */
+/* Tests the parser of manifest lines: those that cellblock/jail/tree/manifest.py writes, and wrong
+ * ones close to them. */
 #include <string.h>
 
 #include "native/testing/check.h"

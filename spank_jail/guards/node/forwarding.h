@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the nodes to which a message's header asks slurmd to forward it. slurmd does so before it authenticates the
- * sender. */
+/* Counts the nodes to which a message's header asks slurmd to forward it. slurmd does so before
+ * it authenticates the sender. */
 #ifndef JAIL_FORWARDING_H
 #define JAIL_FORWARDING_H
 
