@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses strings of TOML. Only toml.c includes it. */
+/* Parses strings of TOML. Only toml.c and toml_string.c include it. */
 #ifndef REGISTRY_TOML_STRING_H
 #define REGISTRY_TOML_STRING_H
 

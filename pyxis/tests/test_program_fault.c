@@ -129,5 +129,5 @@ int main(void)
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
 		(void)unlink(made[i]);
 	CHECK(!chdir("/") && !rmdir(folder));
-	return check_result("program");
+	return check_result("program_fault");
 }
