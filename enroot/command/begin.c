@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Begins a command: loads the settings, parses its options and its one argument, checks this as a container's name,
- * and forms the path of the root. The commands of this folder and of enroot/importing call it. */
+/* Does what every command of enroot begins with: loads the settings, parses options and the argument, checks the
+ * container's name and forms the path of its root. The commands of this folder and of enroot/importing call it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a bundle: a copy of this program with an image behind it, for `enroot bundle`. bundle_run.c and main.c call
- * it. */
+/* Implements `enroot bundle`: copies this program to a file and appends an image, so that the file runs as that
+ * container. bundle_run.c and main.c call it. */
 #define _GNU_SOURCE
 #include "bundle.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bundle: this very program with an image behind it. It runs the image from where it lies; nothing is extracted. */
+/* A bundle: an executable file that is this program with an image appended. bundle.c makes it,
+ * bundle_run.c runs it. */
 #ifndef ENROOT_BUNDLE_H
 #define ENROOT_BUNDLE_H
 

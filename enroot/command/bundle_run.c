@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs a bundle: mounts or extracts the image that lies behind this program. main.c calls it when the program is a
- * bundle. */
+/* Runs this program as a bundle, that is with an image appended to its file: mounts or extracts that image and starts
+ * the container. main.c calls it when the program is a bundle. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

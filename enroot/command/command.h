@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The commands: each gets its arguments, its own name first, and returns the exit status. */
+/* The functions of enroot's commands. Each gets its arguments, its own name first, and returns the exit status. */
 #ifndef ENROOT_COMMAND_H
 #define ENROOT_COMMAND_H
 
@@ -10,7 +10,7 @@
 
 typedef int command(int argc, char **argv);
 
-command command_batch, command_bundle, command_create, command_exec, command_export, command_image,
+command command_batch, command_bundle, command_create, command_exec, command_export, command_enroot_image,
 	command_info, command_list, command_remove, command_start, command_version;
 
 /* Reads the settings; returns 0, or 1 after a message. */

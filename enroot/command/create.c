@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot create`: unpacks an image into a new root. main.c calls it. */
+/* Implements `enroot create`: unpacks an image into a new container root. main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot export`: makes an image of a root with mksquashfs. main.c calls it. */
+/* Implements `enroot export`: makes an image of a container root with mksquashfs. main.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

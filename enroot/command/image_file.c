@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that a file is an image before a mount or unsquashfs fails on it: by the superblock of squashfs 4.0. bundle.c,
- * create.c and start.c call it. */
+/* Checks by the superblock of squashfs 4.0 that a file is an image, so that users do not get the unclear error of a
+ * mount or of unsquashfs. bundle.c, create.c and start.c call it. */
 #define _GNU_SOURCE
 #include <endian.h>
 #include <errno.h>

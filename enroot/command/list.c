@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot list`: prints the containers (unpacked root file systems) and, with -f, the processes in them. main.c calls
- * it. */
+/* Implements `enroot list`: prints the containers (unpacked root file systems) and, with -f, the processes in
+ * them. main.c calls it. */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <dirent.h>

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot: an unprivileged container runtime. One process, no shell; docs/enroot.md. People run it, and pyxis does.
+/* enroot: a container runtime without privileges, one process and no shell (docs/enroot.md). People run it, and pyxis
+ * does.
  *
- * Exit status: of start, exec and batch that of the command; else 0, or 1 when something is wrong.
+ * Its exit status is that of the command for start, exec and batch; otherwise 0, or 1 when something is wrong.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -20,8 +21,8 @@ static const struct { const char *name; command *run; } commands[] = {
 	{ "start", command_start },   { "version", command_version }, { "--help", command_help },
 	{ "-h", command_help },       { "--version", command_version },
 	/* Registries: another program of the project's. */
-	{ "import", command_image },  { "load", command_image },      { "digest", command_image },
-	{ "cache", command_image },
+	{ "import", command_enroot_image },  { "load", command_enroot_image },      { "digest", command_enroot_image },
+	{ "cache", command_enroot_image },
 };
 
 /* A descriptor of ours that became 0, 1 or 2 would be somebody's input or output. */

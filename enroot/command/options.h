@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of commands, as a table each: how they are spelt, and where their values go. */
+/* Tables of command-line options: how each option is spelt, and where its value goes. */
 #ifndef ENROOT_OPTIONS_H
 #define ENROOT_OPTIONS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the processes that run in containers, by /proc. list.c calls it. */
+/* Finds the processes of each running container in /proc, for `enroot list -f`. list.c calls it. */
 #define _GNU_SOURCE
 #include "processes.h"
 

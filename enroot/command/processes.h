@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes in containers, as `list -f` shows them. */
+/* The processes of running containers, which `enroot list -f` shows. */
 #ifndef ENROOT_PROCESSES_H
 #define ENROOT_PROCESSES_H
 

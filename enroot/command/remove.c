@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot remove`: asks, and removes roots. main.c calls it. */
+/* Implements `enroot remove`: asks for confirmation, and deletes container roots. main.c calls it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>

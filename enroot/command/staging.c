@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, commits and removes roots under hidden names, so that a killed command leaves nothing half made. Files of
- * this folder and enroot/ call it. */
+/* Makes and deletes container roots under hidden names, so that a killed command leaves no half root under a
+ * container's name. Files of this folder and enroot/ call it. */
 #define _GNU_SOURCE
 #include "staging.h"
 

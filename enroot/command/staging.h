@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Roots that are being made or removed: hidden directories of DATA_PATH, locked while somebody works on them. What a
- * killed command left there, the next one removes. */
+/* Container roots that are being made or deleted: hidden directories beside the others (in ENROOT_DATA_PATH), each
+ * locked by the command that works on it. The next command deletes what a killed one left. */
 #ifndef ENROOT_STAGING_H
 #define ENROOT_STAGING_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of start, which a bundle takes as well. */
+/* The options of `enroot start`, which a bundle takes as well. */
 #ifndef ENROOT_START_OPTIONS_H
 #define ENROOT_START_OPTIONS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The usage of each command, printed. */
+/* Prints the usage text of a command. */
 #ifndef ENROOT_USAGE_H
 #define ENROOT_USAGE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packs the user's configuration files into a bundle and unpacks them when the bundle runs. root.c and enroot/command
- * call it. */
+/* Packs configuration files of the user into a bundle (an executable with an image), and unpacks them when it runs.
+ * root.c and enroot/command call it. */
 #define _GNU_SOURCE
 #include "bundled_config.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Configuration files that a bundle carries: of a user's environ.d, mounts.d and hooks.d, one behind the other, each
- * with a line "MODE LENGTH FOLDER/NAME" before it. */
+/* The configuration files in a bundle (an executable with an image): those of a user's environ.d, mounts.d and
+ * hooks.d, one behind the other, each after a line "MODE LENGTH FOLDER/NAME". */
 #ifndef ENROOT_CARRIED_H
 #define ENROOT_CARRIED_H
 

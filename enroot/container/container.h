@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container that is being started: what was asked for, and what is there of it so far. */
+/* The state of a container while it is started: what the command line asked for, and what has been made so far. */
 #ifndef ENROOT_CONTAINER_H
 #define ENROOT_CONTAINER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the files of environ.d, mounts.d and hooks.d in the order in which they count. environment.c, hooks.c and
- * mounts.c call it, and read and apply them. */
+/* Lists the configuration files in environ.d, mounts.d and hooks.d, the administrator's before the user's.
+ * environment.c, hooks.c and mounts.c call it, and read and apply them. */
 #define _GNU_SOURCE
 #include "drop_ins.h"
 

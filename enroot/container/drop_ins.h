@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files of environ.d, mounts.d and hooks.d: the administrator's first, then the user's, each in order of names. */
+/* Lists the configuration files in environ.d, mounts.d and hooks.d: the administrator's first, then the user's, each
+ * in order of names. */
 #ifndef ENROOT_DROP_INS_H
 #define ENROOT_DROP_INS_H
 

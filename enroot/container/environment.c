@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the container's environment from its image, the drop-ins and the command line, and looks up what ${NAME}
- * stands for. start.c, mounts.c, script.c and hooks.c call it. */
+/* Makes the environment of a container, from its image, the files in environ.d and the command line. Also looks up
+ * variables that configuration files mention as ${NAME}. start.c, mounts.c, script.c and hooks.c call it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "native/base/scoped.h"
 #include "container.h"
 #include "drop_ins.h"
-#include "environment.h"
+#include "environment_file.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads files of lines KEY=VALUE and expands what the values refer to. environment.c, launch.c and hooks.c call it.
- * */
+/* Reads files with lines KEY=VALUE into an environment, and expands ${NAME} in the values. environment.c, launch.c
+ * and hooks.c call it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
 
 #include "native/base/scoped.h"
 #include "native/base/report.h"
-#include "environment.h"
+#include "environment_file.h"
 
 /* Cuts KEY=VALUE in two. NULL with *value "": a line that says nothing; NULL with *value NULL: no assignment. */
 static char *cut(char *line, char **value)

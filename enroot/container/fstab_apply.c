@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts the lines of enroot's fstab into the container's root. mounts.c calls it, and hooks.c for what hooks add. */
+/* Mounts what lines of enroot's fstab say into the container's root. mounts.c calls it, and hooks.c
+ * for what hooks add. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <limits.h>

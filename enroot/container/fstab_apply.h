@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts the lines of enroot's fstab into a container's root. */
+/* Mounts what lines of enroot's fstab say into a container's root. */
 #ifndef ENROOT_FSTAB_APPLY_H
 #define ENROOT_FSTAB_APPLY_H
 

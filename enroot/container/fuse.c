@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and mounts /dev/fuse for a program that serves the mount. image_mount.c, overlay.c and root.c call it. */
+/* Mounts a FUSE file system for a container: opens and mounts /dev/fuse, and starts the program that serves it.
+ * image_mount.c, overlay.c and root.c call it. */
 #define _GNU_SOURCE
 #include "fuse.h"
 

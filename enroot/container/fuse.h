@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts that programs of the user serve: /dev/fuse opened and mounted here, the rest is the program's. */
+/* Mounts a FUSE file system for a container. /dev/fuse is opened and mounted here; a program of the
+ * user serves it. */
 #ifndef ENROOT_FUSE_H
 #define ENROOT_FUSE_H
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the value of --hold, and the directory that an /etc/rc enters: text alone. hold_container.c and enroot/command/start.c
- * call it. */
+/* Parses the value of `start --hold`, which starts a container without a command, and the directory that its image's
+ * /etc/rc changes to. It opens no file, so that unit tests and a fuzz target can call it. hold_container.c and
+ * enroot/command/start.c call it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the default hooks, and then the hook scripts of the administrator and the user. start.c calls it. */
+/* Runs the hooks that prepare a container: first the built-in ones of enroot/hooks, then the scripts of the
+ * administrator and the user in hooks.d. start.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -12,7 +13,7 @@
 #include "native/container/namespaces.h"
 #include "container.h"
 #include "drop_ins.h"
-#include "environment.h"
+#include "environment_file.h"
 #include "fstab_apply.h"
 
 #define MAX_HOOK_FILE (4 * 1024 * 1024)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts a squashfs file with squashfuse. root.c calls it. */
+/* Mounts a squashfs image with the program squashfuse, without privileges. root.c calls it. */
 #define _GNU_SOURCE
 #include "image_mount.h"
 

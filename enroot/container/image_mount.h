@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A squashfs file as a mount, served by squashfuse: no privilege, no loop device, nothing unpacked. */
+/* Mounts a squashfs image with the program squashfuse: no privileges, no loop device, nothing unpacked. */
 #ifndef ENROOT_IMAGE_MOUNT_H
 #define ENROOT_IMAGE_MOUNT_H
 

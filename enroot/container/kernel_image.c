@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts a squashfs file by the kernel, through a loop device, if root made the file. root.c calls it. */
+/* Mounts an image with the kernel's own squashfs, through a loop device, if root made the file. image_mount.c is for
+ * all others. root.c calls it. */
 #define _GNU_SOURCE
 #include "kernel_image.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image as a mount of the kernel's own squashfs, through a loop device: several times faster than squashfuse, and for
- * files alone that root made, because the kernel's parser of file systems trusts what it reads. */
+/* Mounts an image with the kernel's own squashfs, through a loop device. That is several times faster than
+ * squashfuse, but only for images that root made: the kernel's parser trusts what it reads. */
 #ifndef ENROOT_KERNEL_IMAGE_H
 #define ENROOT_KERNEL_IMAGE_H
 

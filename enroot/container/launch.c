@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The last steps of a start: enters the root that the steps before have made, gives up what rights they needed, and
- * becomes the command. start.c and enroot/command call it. */
+/* Does the last steps of a container's start: enters its root, gives up the rights that were needed, and executes its
+ * command. start.c and enroot/command call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -21,7 +21,7 @@
 #include "native/base/accounts.h"
 #include "enroot/hooks/hook.h"
 #include "container.h"
-#include "environment.h"
+#include "environment_file.h"
 #include "native/container/fake_chown.h"
 #include "launch.h"
 #include "native/container/namespaces.h"

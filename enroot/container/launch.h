@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Becomes the command of a container: looks a program up in the PATH of its environment, and executes it. */
+/* Executes the command of a container: looks the program up in the PATH of the container's environment. */
 #ifndef ENROOT_LAUNCH_H
 #define ENROOT_LAUNCH_H
 

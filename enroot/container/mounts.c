@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts what every container has, its own /tmp among it, then the lines of fstab: those of mounts.d, which
- * drop_ins.c lists, and those of the command line. start.c calls it. */
+/* Mounts what every container has, such as its own /tmp, and then what the files of mounts.d and the option --mount
+ * ask for. start.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lays a tmpfs that takes what is written over a read-only image. root.c calls it. */
+/* Puts a tmpfs over a read-only image, with overlayfs or fuse-overlayfs, so that the container can write. root.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "overlay.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image below, read-only, and a tmpfs above that takes what is written. */
+/* Puts a tmpfs over a read-only image, so that the container can write; what it writes is gone at its end. */
 #ifndef ENROOT_OVERLAY_H
 #define ENROOT_OVERLAY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives a container a PID namespace of its own, if one is asked for. root.c calls it. */
+/* Gives a container a PID namespace of its own, if a setting asks for one. root.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

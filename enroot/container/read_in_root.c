@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a small file of the container's root without following links out of it. The environment and the hooks call
- * it. */
+/* Reads a small file in a container's root, without following symbolic links out of it. environment.c,
+ * hold_container.c, mounts.c and enroot/hooks/root_files.c call it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sys/stat.h>

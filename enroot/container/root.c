@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens or mounts the root of a container: a created one or an image. start.c calls it. */
+/* Opens the root of a container: the directory that `enroot create` made, or a mounted image. start.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

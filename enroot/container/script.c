@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs hook scripts, the configuration script of --conf and its rc(). environment.c, hooks.c and start.c call it. */
+/* Runs shell scripts for a container: hooks, the script of --conf, and its function rc(). environment.c, hooks.c and
+ * start.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

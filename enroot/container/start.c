@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks up the user, and starts the container that a command asks for. enroot/command calls it. */
+/* Starts a container: notes who the calling user is, and then calls the other files of this folder one after the
+ * other, from root.c to launch.c. enroot/command calls it. */
 #define _GNU_SOURCE
 #include "start.h"
 

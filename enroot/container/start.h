@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a container: from what the command line asks for to the command that runs. */
+/* Starts a container for a command of enroot. Returns only when that fails. */
 #ifndef ENROOT_START_H
 #define ENROOT_START_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The passwd of an image, merged with the accounts that a container needs. */
+/* Fuzzes the merge of a container's own accounts into an image's passwd: any text gives a file whose
+ * other lines are unchanged. */
 #define _GNU_SOURCE
 #include <string.h>
 

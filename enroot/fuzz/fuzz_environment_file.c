@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a file of variables, of the user's and of an image. */
+/* Fuzzes the parser of files with variables, of a user and of an image: any text is read or refused,
+ * and never a crash. */
 #define _GNU_SOURCE
 #include <string.h>
 
-#include "enroot/container/environment.h"
+#include "enroot/container/environment_file.h"
 #include "native/base/report.h"
 #include "native/base/scoped.h"
 #include "native/testing/fuzz.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as an image's /etc/rc: the directory that it enters is absolute and a line's, or there is none. */
+/* Fuzzes the parser of an image's /etc/rc: the directory that it changes to is absolute and part of a line, or there
+ * is none. */
 #define _GNU_SOURCE
 #include <string.h>
 

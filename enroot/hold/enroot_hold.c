@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot-hold READY LIFE NAME: keeps a container that others join. enroot/container/hold_container.c runs it.
+/* enroot-hold READY LIFE NAME: the only process of a container without a command. It sleeps, so that the container's
+ * namespaces stay for others to join. enroot/container/hold_container.c runs it.
  *
- * Static, for it runs within any root; it is handed over as a descriptor. Exit status 0 when LIFE is closed.
+ * It is linked statically, because it runs in any container root. It ends, with status 0, when the descriptor LIFE is
+ * closed at its other end.
  */
 #define _GNU_SOURCE
 #include <errno.h>

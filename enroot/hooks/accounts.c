@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merges entries into the text of passwd(5) and group(5). shadow.c calls it. */
+/* Adds lines to the text of passwd(5) and group(5) where a name is missing. shadow.c calls it. */
 #define _GNU_SOURCE
 #include "accounts.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passwd(5) and group(5) as text: lines whose first field is a name. */
+/* Adds lines to the text of passwd(5) and group(5) where a name is missing. */
 #ifndef ENROOT_ACCOUNTS_H
 #define ENROOT_ACCOUNTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells apt in the container not to change its user, which a namespace of one uid cannot. container/hooks.c calls
- * it. */
+/* Configures apt in the container not to change its user, which fails in a user namespace with one uid.
+ * container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include "hook.h"
 

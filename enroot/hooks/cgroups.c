@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts /sys/fs/cgroup anew where it begins at the container's own cgroup. container/hooks.c calls it. */
+/* Mounts /sys/fs/cgroup anew in the container, so that it begins at the container's own cgroup. container/hooks.c
+ * calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

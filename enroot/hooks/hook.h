@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The default hooks, each a file. Each is left out where hooks.d has a file of its name: docs/enroot.md. */
+/* The built-in hooks, which prepare a container. Each is a file, and is left out where hooks.d has a file
+ * of its name (docs/enroot.md). */
 #ifndef ENROOT_HOOK_H
 #define ENROOT_HOOK_H
 

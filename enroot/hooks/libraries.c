@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the host's ldconfig over the container after hooks have brought libraries. mellanox.c and nvidia_cdi.c call
- * it. */
+/* Runs the host's ldconfig over the container's root after a hook has mounted libraries there. mellanox.c and
+ * nvidia_cdi.c call it. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/base/program.h"

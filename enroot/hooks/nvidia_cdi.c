@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shows NVIDIA GPUs by the node's CDI specification, where nvidia-container-cli is not there. nvidia.c calls it. */
+/* Shows NVIDIA GPUs in the container by the node's CDI specification, where the program nvidia-container-cli is not
+ * installed. nvidia.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts, reads, writes and links files in the container's root for the hooks in this folder, which call it. */
+/* Mounts, reads, writes and links files in the container's root, without following symbolic links out of it. The
+ * hooks in this folder call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

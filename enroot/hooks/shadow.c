@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds the user and the group to the container's passwd and group. container/hooks.c calls it. */
+/* Adds the user and the user's group to the container's /etc/passwd and /etc/group. container/hooks.c calls it. */
 #define _GNU_SOURCE
 #include <grp.h>
 #include <pwd.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses `enroot cache ls|prune|verify|init`, and does verify and init itself. main.c calls it. cache_ls.c and cache_prune.c
- * do the other two, and call it to print; `cache get` is in cache_get.c. */
+/* Implements `enroot cache`: parses its options, and does `init` itself. main.c calls it. cache_ls.c does ls,
+ * cache_prune.c does prune and verify, cache_get.c does get. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

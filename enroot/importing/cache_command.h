@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parts of the command `enroot cache`, which are spread over cache_*.c. */
+/* Functions that the files of `enroot cache` (cache_*.c) share. */
 #ifndef ENROOT_CACHE_COMMAND_H
 #define ENROOT_CACHE_COMMAND_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot cache prune` and `enroot cache verify`. cache_command.c calls it. */
+/* Implements `enroot cache prune`, which deletes images and layers, and `enroot cache verify`, which compares them
+ * with their digests. cache_command.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds an image in the cache, or makes it and keeps it there. cache_get.c and import.c call it. */
+/* Gets an image as a squashfs file: from the cache, or by importing it into the cache. cache_get.c
+ * and import.c call it. */
 #define _GNU_SOURCE
 #include "cached_image.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image as a squashfs file: from the cache, or made and kept there. */
+/* An image as a squashfs file: from the cache, or imported into it. */
 #ifndef IMPORTING_CACHED_IMAGE_H
 #define IMPORTING_CACHED_IMAGE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Exports an image from Docker's daemon or podman, by their own programs. local_image.c calls it. */
+/* Exports an image from Docker's daemon or from podman, with the programs docker and podman.
+ * local_image.c calls it. */
 #define _GNU_SOURCE
 #include "daemon.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Images of docker's daemon and of podman, by their own programs. */
+/* Exports images from Docker's daemon or from podman, with the programs docker and podman. */
 #ifndef IMPORTING_DAEMON_H
 #define IMPORTING_DAEMON_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether there is room for what is written, told to people: before, and when it ran out. */
+/* Checks before an import whether the disk has room, and explains a full disk afterwards. */
 #ifndef IMPORTING_DISK_SPACE_H
 #define IMPORTING_DISK_SPACE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the list of layers of a docker-archive, as `docker save` writes it. local_image.c calls it. */
+/* Reads which layers and configuration are in an archive that `docker save` wrote. local_image.c calls it. */
 #define _GNU_SOURCE
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an image's configuration (OCI image-spec 1.1, and docker's) says about running it. */
+/* The part of an image's configuration (OCI image-spec 1.1, and Docker's) that says how to run it. */
 #ifndef IMPORTING_IMAGE_CONFIG_H
 #define IMPORTING_IMAGE_CONFIG_H
 

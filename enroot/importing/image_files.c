@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens files of a local image, in a directory or inside an archive. daemon.c and local_image.c call it. */
+/* Opens files of an image on this machine, in a directory or inside a tar archive. daemon.c
+ * and local_image.c call it. */
 #define _GNU_SOURCE
 #include "image_files.h"
 

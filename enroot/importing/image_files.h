@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the files of a local image lie: a directory, or an archive (tar) that is read where it is. */
+/* Opens files of an image on this machine, in a directory or inside a tar archive that is not unpacked. */
 #ifndef IMPORTING_IMAGE_FILES_H
 #define IMPORTING_IMAGE_FILES_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot import [-a ARCH] [-o FILE] URI`: makes a squashfs file of an image. main.c calls it. */
+/* Implements `enroot import [-a ARCH] [-o FILE] URI`: writes an image in a registry or on this machine to a squashfs
+ * file. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

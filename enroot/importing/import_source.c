@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the source of an import, a registry or this machine, and tells the user what goes wrong. load.c and cached_image.c
- * call it. */
+/* Opens the image that an import names, in a registry or on this machine, and prints errors to the user. load.c and
+ * cached_image.c call it. */
 #define _GNU_SOURCE
 #include "import_source.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where an image to import comes from, a registry or this machine, ready to be produced from.
+/* The image that an import names, in a registry or on this machine.
  *
- * What goes wrong here is told to the user at once: a registry's answer may take several lines.
+ * Errors are printed at once: a registry's answer may take several lines.
  */
 #ifndef IMPORTING_IMPORT_SOURCE_H
 #define IMPORTING_IMPORT_SOURCE_H

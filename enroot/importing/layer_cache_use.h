@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers of a registry's image that the cache has, and those that it gets while they are downloaded. */
+/* Takes layers of a registry's image from the cache, and stores the others there while they are downloaded. */
 #ifndef IMPORTING_LAYER_CACHE_USE_H
 #define IMPORTING_LAYER_CACHE_USE_H
 

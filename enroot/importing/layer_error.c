@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts errors of native/layers to the error that programs report. image_files.c and produce.c call it. */
+/* Converts the error struct of native/layers to the one that enroot's commands print. image_files.c and produce.c
+ * call it. */
 #define _GNU_SOURCE
 #include "layer_error.h"
 

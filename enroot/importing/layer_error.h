@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Errors of the image core as errors of the program. */
+/* Converts the error struct of native/layers to the one that enroot's commands print. */
 #ifndef IMPORTING_FAULT_H
 #define IMPORTING_FAULT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements `enroot load [-a ARCH] [-n NAME] [-f] URI`: makes a root of an image. main.c calls it. */
+/* Implements `enroot load [-a ARCH] [-n NAME] [-f] URI`: makes a container root of an image in a registry or on this
+ * machine. main.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

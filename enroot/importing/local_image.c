@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the configuration and layers of an image on this machine, of any kind. docker_archive.c, oci_layout.c and
- * import_source.c call it. */
+/* Opens an image on this machine, whether an OCI layout, an archive or one of a daemon's, and gives its configuration
+ * and layers. docker_archive.c, oci_layout.c and import_source.c call it. */
 #define _GNU_SOURCE
 #include "local_image.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An image of this machine to import: its configuration and layers, whether it lies in a layout, in an archive, or in a daemon. */
+/* Opens an image on this machine, whether an OCI layout, an archive or one of a daemon's. */
 #ifndef IMPORTING_LOCAL_IMAGE_H
 #define IMPORTING_LOCAL_IMAGE_H
 

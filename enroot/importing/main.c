@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* enroot-image: does `enroot import`, `load`, `digest` and `cache`. enroot/command/image.c runs it. A program of its own,
- * because it needs libraries for the network and for compression, which a start must not wait for. */
+/* enroot-image: the program behind `enroot import`, `load`, `digest` and `cache`. enroot/command/run_enroot_image.c
+ * runs it. It is apart from enroot because it loads libraries for the network and compression, which would slow down
+ * `enroot start`. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/resource.h>

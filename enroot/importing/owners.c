@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Rewrites the owner of all entries to the user who imports, on their way to another sink. produce.c calls it. */
+/* Gives all files of an image to the user who imports it, before they are written: no others can be made without
+ * privileges. produce.c calls it. */
 #define _GNU_SOURCE
 #include "owners.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A sink before another one: all files belong to who runs this, as nobody else's can be made, or are wanted. */
+/* Gives all files of an image to the user who imports it, before they are written: no others can
+ * be made without privileges. */
 #ifndef IMPORTING_OWNERS_H
 #define IMPORTING_OWNERS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an image's configuration and layers to a squashfs file, or to a root filesystem. */
+/* Writes a squashfs file or a container root from an image's configuration and layers. */
 #ifndef IMPORTING_PRODUCE_H
 #define IMPORTING_PRODUCE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How far an import is: a line that changes on a terminal, else a line every few seconds. */
+/* Prints how far an import is: a line that changes on a terminal, otherwise a line every few seconds. */
 #ifndef IMPORTING_PROGRESS_H
 #define IMPORTING_PROGRESS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the three files that an image gets for the runtime: rc, environment and fstab. produce.c calls it. */
+/* Writes the three files that enroot reads in a container's root, made from the image's configuration: rc,
+ * environment and fstab. produce.c calls it. */
 #define _GNU_SOURCE
 #include "runtime_files.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three files that an image gets for the runtime: text from its configuration, for a shell and for mounting. */
+/* Writes the three files that enroot reads in a container's root, made from the image's configuration: rc,
+ * environment and fstab. */
 #ifndef IMPORTING_GENERATE_H
 #define IMPORTING_GENERATE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses ENROOT_SQUASH_OPTIONS, which has the options of mksquashfs. produce.c calls it. */
+/* Parses the setting ENROOT_SQUASH_OPTIONS, options of mksquashfs, for our own squashfs writer.
+ * produce.c calls it. */
 #define _GNU_SOURCE
 #include "squash_options.h"
 

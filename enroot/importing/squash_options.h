@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ENROOT_SQUASH_OPTIONS: the options of mksquashfs, for the writer here. */
+/* Parses the setting ENROOT_SQUASH_OPTIONS, options of mksquashfs, for our own squashfs writer. */
 #ifndef IMPORTING_SQUASH_OPTIONS_H
 #define IMPORTING_SQUASH_OPTIONS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds where each file of an uncompressed tar lies. image_files.c calls it. */
+/* Finds where each file of an uncompressed tar archive lies, so that it can be read alone. image_files.c calls it. */
 #define _GNU_SOURCE
 #include "tar_index.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where the files of an uncompressed tar are, so that each can be read without the others. */
+/* Finds where each file of an uncompressed tar archive lies, so that it can be read alone. */
 #ifndef IMPORTING_TAR_INDEX_H
 #define IMPORTING_TAR_INDEX_H
 

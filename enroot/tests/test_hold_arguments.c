@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory that an image's /etc/rc enters, read and not run. */
+/* Tests which directory an image's /etc/rc changes to, found without running it. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/testing/check.h"

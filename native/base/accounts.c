@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the passwd and group of a jail or container as data, without the C library's NSS modules. enroot/container
- * and spank_jail/enter call it. */
+/* Reads the passwd and group files of a jail or container as text. The C library would do it through NSS modules,
+ * which it would load as nsswitch.conf in the jail says: a file that users write. enroot/container and
+ * spank_jail/enter call it. */
 #define _GNU_SOURCE
 #include "accounts.h"
 

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jail's users, read as plain data.
- *
- * passwd(5) and group(5) of the jail are parsed here and not by the C library: getpwnam would load the
- * NSS modules that the jail's nsswitch.conf names, and the jail is written by its users.
- */
+/* Finds users and groups in the jail's passwd(5) and group(5), read as text. getpwnam(3) is not used: it would load
+ * the NSS modules that the jail's nsswitch.conf names, and users can write the jail. */
 #ifndef JAIL_ACCOUNTS_H
 #define JAIL_ACCOUNTS_H
 

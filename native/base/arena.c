@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocates memory that is released all at once. yaml_tree.c and native/cdi call it. */
+/* An arena: memory for what is read from one file, all of which is released in one call. yaml_tree.c and native/cdi
+ * call it. */
 #define _GNU_SOURCE
 #include "arena.h"
 

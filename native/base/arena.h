@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory that is released all at once: what is read from one file lives and dies together. */
+/* An arena: memory for what is read from one file, all of which is released in one call. */
 #ifndef JAIL_ARENA_H
 #define JAIL_ARENA_H
 

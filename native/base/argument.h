@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads "key=value": an argument of a plugin, or a variable of an environment. */
+/* Finds the value of "key=value" in an argument of a plugin or in a list of environment variables. */
 #ifndef JAIL_ARGUMENT_H
 #define JAIL_ARGUMENT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a file that is there whole or not at all: it has no name until it is complete, so a killed command leaves nothing. */
+/* Writes a file so that its name never leads to a half-written one: the name comes when the content is complete. A
+ * killed command leaves nothing. */
 #ifndef ENROOT_ATOMIC_FILE_H
 #define ENROOT_ATOMIC_FILE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a process that shares the caller's memory, for work that a thread of a daemon cannot do, as entering another
- * mount namespace. native/jail calls it. */
+/* Starts a process that shares the memory of the daemon that calls. It does what a thread of that daemon cannot do,
+ * such as entering another mount namespace. native/jail calls it. */
 #define _GNU_SOURCE
 #include "child.h"
 

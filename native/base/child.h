@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A child process that shares the caller's memory, for work that a thread of a daemon cannot do itself. */
+/* A child process that shares the caller's memory, for work that a thread of a daemon cannot do, such as entering
+ * another mount namespace. */
 #ifndef JAIL_CHILD_H
 #define JAIL_CHILD_H
 

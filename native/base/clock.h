@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What time it is, as a number. */
+/* Reads a clock as a number of nanoseconds, milliseconds or seconds. */
 #ifndef JAIL_CLOCK_H
 #define JAIL_CLOCK_H
 

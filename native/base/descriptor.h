@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A descriptor that one process gives another over a Unix socket, with a few bytes beside it (unix(7), SCM_RIGHTS). */
+/* Sends a file descriptor to another process over a Unix socket, with a few bytes beside it (unix(7), SCM_RIGHTS). */
 #ifndef JAIL_DESCRIPTOR_H
 #define JAIL_DESCRIPTOR_H
 

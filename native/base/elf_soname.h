@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The name by which programs ask for a shared object. */
+/* Reads the SONAME of a shared object: the name by which programs that are linked with it ask for it. */
 #ifndef JAIL_ELF_SONAME_H
 #define JAIL_ELF_SONAME_H
 

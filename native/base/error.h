@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one error convention of the mount core.
+/* The struct in which functions of the jail, the containers and the plugins return an error, and the rules for it.
  *
- * A function that can fail takes a `struct jail_error *` as its last argument and returns -1 (or NULL);
- * only then is the struct meaningful. The first failure fills it, callers above may add where it
- * happened (jail_error_at), nobody overwrites the cause. Nothing in the core prints or exits.
+ * A function that can fail takes a `struct jail_error *` as its last argument and returns -1 (or NULL); only then is
+ * the struct meaningful. The first failure fills it, callers above may add where it happened (jail_error_at), nobody
+ * overwrites the cause. Nothing in the core prints or exits.
  */
 #ifndef JAIL_ERROR_H
 #define JAIL_ERROR_H

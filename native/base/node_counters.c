@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts in a file that all slurmstepds of the node map. The plugins in spank_jail/slurm and pyxis/slurm call it, and
- * node_counters_show.c. */
+/* Counts, per node, what the plugins do, such as steps that entered the jail. The numbers lie in one
+ * file, which every slurmstepd maps into memory. The plugins in spank_jail/slurm and pyxis/slurm
+ * call it, and node_counters_show.c. */
 #define _GNU_SOURCE
 #include "node_counters.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugins count on a node, for the metrics: steps that entered the jail and those that did not, drains, images. */
+/* Numbers that the plugins count on a node for its metrics, such as steps that entered the
+ * jail, drains, and images. */
 #ifndef JAIL_NODE_COUNTERS_H
 #define JAIL_NODE_COUNTERS_H
 

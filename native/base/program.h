@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Other programs: found, run, waited for. They die with this one. */
+/* Finds other programs, runs them and waits for them. They are killed when the caller dies. */
 #ifndef ENROOT_PROGRAM_H
 #define ENROOT_PROGRAM_H
 

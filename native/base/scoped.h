@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors and memory that release themselves at the end of their block. */
+/* Macros for descriptors and memory that are released at the end of the block that declares them. */
 #ifndef JAIL_SCOPED_H
 #define JAIL_SCOPED_H
 

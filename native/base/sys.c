@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes system calls that old C libraries lack wrappers for, with a seam by which tests make any one fail. Files of
- * this folder, enroot/, other libraries in native/, pyxis/ and spank_jail/ call it. */
+/* Makes system calls for which old C libraries have no functions. Tests can have any of them fail here (JAIL_FAULTS),
+ * to see what the callers do then. Files of this folder, enroot/, other libraries in native/, pyxis/ and spank_jail/
+ * call it. */
 #define _GNU_SOURCE
 #include "sys.h"
 

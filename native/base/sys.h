@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* System calls of the mount core, called directly.
+/* System calls, each behind a function of its own.
  *
- * Directly because the oldest C library we compile against (Ubuntu 22.04, glibc 2.35) has no wrappers
- * for the mount API of Linux 5.2-5.12, and because this is the one place where a test can make any of
- * them fail (JAIL_FAULTS, never defined in what ships). Semantics and return values are the kernel's:
- * -1 and errno on failure.
+ * The oldest C library that we compile with (Ubuntu 22.04, glibc 2.35) has no functions for the mount API of Linux
+ * 5.2-5.12. And here a test can have any of them fail (JAIL_FAULTS, never defined in what ships). Semantics and
+ * return values are the kernel's: -1 and errno on failure.
  */
 #ifndef JAIL_SYS_H
 #define JAIL_SYS_H

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings, lists of them, and small files read whole.
- *
- * A command that cannot get a few bytes for a string cannot go on: what is here ends the program then, so that no
- * caller has to ask.
- */
+/* Strings that grow, lists of strings, and small files that are read whole. The program ends when memory for a string
+ * is refused, so that no caller has to check for it. */
 #ifndef ENROOT_TEXT_H
 #define ENROOT_TEXT_H
 

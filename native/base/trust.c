@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks that a file and the directories above it can be written by root alone. enroot/, other libraries in native/,
- * pyxis/ and spank_jail/ call it. */
+/* Opens a file or directory only if root alone can write it and all directories above it. enroot/, other libraries in
+ * native/, pyxis/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "trust.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes namespaces that are counted for a uid which nobody has used up. sys.c calls it.
+/* Makes a namespace as another uid when root has used up the number that the kernel allows to one uid. sys.c calls
+ * it.
  *
- * The kernel counts namespaces by the effective uid of who makes them, for the whole machine (user.max_mnt_namespaces and
- * the like). Root inside a jail is uid 0 to it, and may make all that uid 0 may have, in user namespaces. It may be any other
- * uid as well, but to use up thousands of them it would need more memory than there is.
+ * The kernel counts a uid's namespaces over the whole machine (user.max_mnt_namespaces). Root inside a jail counts as
+ * uid 0, and could use up all that slurmstepd, which is uid 0 as well, may make.
  */
 #define _GNU_SOURCE
 #include "unshare.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes namespaces where root has as many as it may: see unshare.c. */
+/* Makes a namespace as another uid when root has used up the number that the kernel allows to one uid. */
 #ifndef JAIL_UNSHARE_H
 #define JAIL_UNSHARE_H
 

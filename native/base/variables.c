@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps a list of KEY=VALUE pairs. enroot/, other libraries in native/ and pyxis/ call it. */
+/* Keeps a list of KEY=VALUE pairs: settings of enroot, or the environment of a container. enroot/, other libraries in
+ * native/ and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "variables.h"
 

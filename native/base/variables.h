@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* KEY=VALUE pairs: settings, and environments. */
+/* Lists of KEY=VALUE pairs: settings of enroot, or the environment of a container. */
 #ifndef ENROOT_VARIABLES_H
 #define ENROOT_VARIABLES_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses YAML or JSON into a tree with libyaml, which it opens when it is first needed. native/cdi calls it. */
+/* Parses YAML or JSON into a tree of values. It loads the library libyaml when the first document is parsed, so that
+ * other steps do not pay for it. native/cdi calls it. */
 #define _GNU_SOURCE
 #include "yaml_tree.h"
 

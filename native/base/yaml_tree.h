@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* YAML and JSON (which is YAML 1.2) as a tree, read by libyaml.
+/* A tree of the values in a YAML document, or in JSON, which is YAML 1.2.
  *
- * The library is opened when the first document is read, so that a step whose plan has no cdi line pays
- * nothing for it. That loads code: to be called where the node's own files are "/", never in the jail.
+ * The library is opened when the first document is read, so that a step whose plan has no cdi line pays nothing for
+ * it. That loads code: to be called where the node's own files are "/", never in the jail.
  */
 #ifndef JAIL_YAML_TREE_H
 #define JAIL_YAML_TREE_H

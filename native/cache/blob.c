@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds a layer in anybody's store, waits for who downloads it, or keeps it in one's own. enroot/importing/layer_cache_use.c
- * calls it. */
+/* Gets one layer for an import. It takes the layer from any user's store, or waits for a process that is downloading
+ * it, or lets the caller download it into the own store. enroot/importing/layer_cache_use.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 #include "draft.h"
 #include "lock.h"
 #include "record.h"
-#include "stores.h"
+#include "all_stores.h"
 #include "trim.h"
 
 static const char *digits(const struct cache_blob *blob)

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The image cache: what was imported once is imported no more; docs/decisions/enroot-cache.md.
+/* The image cache: keeps imported images and layers, so that each is downloaded once
+ * (docs/decisions/enroot-cache.md).
  *
- * A store is a directory in which one user alone writes. There is a personal one (ENROOT_CACHE_PATH), and in the
- * administrator's directory (ENROOT_SHARED_CACHE_PATH) one for each user of a node or of a shared file system. An image is
- * taken from one's own stores, from root's, and from those that ENROOT_SHARED_CACHE_TRUST lists: nobody else can put anything
- * there. A layer is taken from any store, because its reader compares it with its digest.
+ * A store is a directory in which one user alone can write. Each user has one of his own (ENROOT_CACHE_PATH), and one
+ * in the administrator's directory (ENROOT_SHARED_CACHE_PATH), which the users of a node or cluster share. Images are
+ * taken from one's own stores, from root's, and from those of users that ENROOT_SHARED_CACHE_TRUST names. Layers are
+ * taken from any store, because each is compared with its digest.
  *
  * A damaged, full or unusable cache fails no import: there is a warning, and the import goes on without it.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes the digest of an image's content, by which the cache notices damage, and copies content. deliver.c,
+/* Computes a digest of an image file, by which the cache notices damage, and copies files while doing so. deliver.c,
  * draft.c, image.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "content_digest.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The digest that a record has of an image: SHA-256 over the SHA-256 of each MiB, so that all cores and all lanes of a
- * vector register work on it. It tells damage; who may write is what keeps others out. */
+/* The digest of an image file that its record has, for noticing damage: SHA-256 over the SHA-256 of each MiB, so that
+ * many are computed at once. It is no protection against attackers: that is the file's owner. */
 #ifndef ENROOT_CACHE_CONTENT_DIGEST_H
 #define ENROOT_CACHE_CONTENT_DIGEST_H
 

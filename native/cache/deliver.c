@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the file that a user gets of an image. enroot/importing/import.c calls it. */
+/* Gives the user the file that `enroot import` names: a reflink, hard link or copy of the image in the cache.
+ * enroot/importing/import.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include "native/base/scoped.h"
 #include "native/base/atomic_file.h"
 #include "content_digest.h"
-#include "stores.h"
+#include "all_stores.h"
 
 /* Whether others would run what the user changes through a hard link: never those of a store that others trust. And the mode
  * of the one file for two names must be the one that the umask asks for. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps and finds manifests and configurations. They lie beside the layers, those that anybody may have in the shared store.
- * enroot/importing/cached_image.c and load.c hand them to the registry client, which calls it. */
+/* Keeps manifests and image configurations of registries in the cache, and finds them there. Those that a registry
+ * gives to anybody lie in the store that all users read. enroot/importing/cached_image.c and load.c hand its
+ * functions to the registry client, which calls them. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 #include "native/base/scoped.h"
 #include "draft.h"
 #include "record.h"
-#include "stores.h"
+#include "all_stores.h"
 
 /* Registries refuse larger manifests. */
 #define MOST_BYTES (8 * 1024 * 1024)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes an entry of the cache under a hidden, locked name, and gives it its own name when it is whole. Files of this
- * folder and enroot/ call it. */
+/* Makes an entry of the cache, an image or a layer, in a hidden, locked directory, and renames it when it is
+ * complete. A killed import so leaves no half entry. Files of this folder and enroot/ call it. */
 #define _GNU_SOURCE
 #include "draft.h"
 

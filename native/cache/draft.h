@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An entry of the cache while it is made: a file in a directory of its own, locked while its maker lives. */
+/* A draft: an image or layer of the cache while it is being made, in a hidden directory that
+ * its process keeps locked. */
 #ifndef ENROOT_CACHE_DRAFT_H
 #define ENROOT_CACHE_DRAFT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the images of a store and checks their records. image.c and enroot/importing call it. */
+/* Opens an image in a store of the cache, and checks that it is as its record says. image.c
+ * and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "entry.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the images of a store, and checks their records. */
+/* Opens the images of a store, and checks that each is as its record says. */
 #ifndef ENROOT_CACHE_ENTRY_H
 #define ENROOT_CACHE_ENTRY_H
 

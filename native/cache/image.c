@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds an image, waits for who makes it, or keeps it. enroot/importing/cached_image.c calls it. */
+/* Gets one image for an import. It finds the image in a store, or waits for a process that is making it, or keeps the
+ * one that the caller makes. enroot/importing/cached_image.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,7 @@
 #include "draft.h"
 #include "entry.h"
 #include "lock.h"
-#include "stores.h"
+#include "all_stores.h"
 #include "trim.h"
 
 static bool find_image_in(const struct store *store, struct cache_image *image)

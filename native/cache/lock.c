@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Holds the lock of an entry of the cache while it is made: a second process waits, and does not make it again. Files of this
- * folder call it. */
+/* Locks an image or layer of the cache while a process makes it, so that others wait and do not make it again. Files
+ * of this folder call it. */
 #define _GNU_SOURCE
 #include "lock.h"
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who makes a thing holds its lock, and writes into the lock's file how far it is; others wait by looking again.
+/* Locks of images and layers that are being made. The holder writes its progress into the lock's file; others wait
+ * and read it.
  *
- * Locks are those of fcntl(2), of an open file description: the kernel gives them back however a process ends, and NFS passes them
- * on. Nothing but time depends on them: who cannot lock, or has waited enough, makes the thing itself.
+ * Locks are those of fcntl(2), of an open file description: the kernel releases them however a process ends, and NFS
+ * passes them on. Without a lock nothing but time is lost: who cannot lock, or has waited enough, makes the thing
+ * itself.
  */
 #ifndef ENROOT_CACHE_LOCK_H
 #define ENROOT_CACHE_LOCK_H

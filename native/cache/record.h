@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The record beside a cached image: which image it is, and how its file looked when it was whole. Lines "KEY VALUE". */
+/* The record beside a cached image, in lines "KEY VALUE": from what it was made, and size and digest of its file. */
 #ifndef ENROOT_CACHE_RECORD_H
 #define ENROOT_CACHE_RECORD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens or makes a store, the folder of the cache that one user can write. Images in it are image.c's. draft.c, entry.c and
- * stores.c call it. */
+/* Opens or makes one store, the directory of the cache in which one user alone can write. all_stores.c decides which
+ * stores there are; image.c and blob.c know what is in one. draft.c, entry.c and all_stores.c call it. */
 #define _GNU_SOURCE
 #include "store.h"
 

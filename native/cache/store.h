@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A store: a directory that belongs to one user, below which that user alone can write.
+/* A store: a directory of the cache that belongs to one user, and in which that user alone can write.
  *
- *   images/KEY/image.sqsh, record   whole images
- *   blobs/DIGEST                    layers
- *   drafts/                         what is being made; locked while its maker lives
- *   locks/KEY                       held by the one who imports KEY
- *   used/KEY                        its time is when the owner of the store last used it, whosever entry it was
- *   names/KEY                       what digest a reference stood for
+ *    images/KEY/image.sqsh, record   whole images
+ *    blobs/DIGEST                    layers
+ *    drafts/                         what is being made; locked while its maker lives
+ *    locks/KEY                       held by the one who imports KEY
+ *    used/KEY                        its time is when the owner of the store last used it, whosever entry it was
+ *    names/KEY                       what digest a reference stood for
  *
- * The path is walked descriptor by descriptor, and each directory must belong to the owner: an entry cannot have been put
- * there, renamed or exchanged by anybody else, even where the directory above is everybody's.
+ * The path is walked descriptor by descriptor, and each directory must belong to the owner: an entry cannot have been
+ * put there, renamed or exchanged by anybody else, even where the directory above is everybody's.
  */
 #ifndef ENROOT_CACHE_STORE_H
 #define ENROOT_CACHE_STORE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists what is in the stores, and removes what was used least recently when there is no room. blob.c, image.c and
- * enroot/importing call it. */
+/* Lists what is in the stores of the cache, and removes what was used least recently when there is no room. blob.c,
+ * image.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "trim.h"
 

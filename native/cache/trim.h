@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists what is in the stores of the cache, and removes what was used least recently when there is no room. */
+/* Lists what is in the stores of the cache, and deletes what was used least recently when there is no room. */
 #ifndef ENROOT_CACHE_TRIM_H
 #define ENROOT_CACHE_TRIM_H
 
-#include "stores.h"
+#include "all_stores.h"
 
 struct trim_item {
 	const struct store *store;

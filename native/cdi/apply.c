@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies one cdi line of a mount plan: mounts files and all devices of a CDI specification into the jail's tree; which a job
- * may open is for Slurm's ConstrainDevices. Files of this folder, other libraries in native/ and spank_jail/ call it. */
+/* Carries out one cdi line of a mount plan: mounts the files and makes all the devices that a CDI specification
+ * lists, in the jail's tree. Which devices a job may open is decided by Slurm (ConstrainDevices). Files of this
+ * folder, other libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "apply.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Applies the cdi lines of a mount plan: makes devices and mounts in the jail's tree. */
+/* Carries out the cdi lines of a mount plan: makes the devices and mounts of a CDI specification
+ * in the jail's tree. */
 #ifndef JAIL_CDI_APPLY_H
 #define JAIL_CDI_APPLY_H
 

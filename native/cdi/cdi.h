@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specifications of the Container Device Interface (CDI 0.3 to 1.0), and which one defines a device.
+/* A specification of the Container Device Interface (CDI 0.3 to 1.0), as C structs.
  *
- * Files of the node, written by the vendor's tools (nvidia-ctk cdi generate), as typed values. Nothing here
- * mounts; apply.h does.
+ * Files of the node, written by the vendor's tools (nvidia-ctk cdi generate), as typed values. Nothing here mounts;
+ * apply.h does.
  */
 #ifndef JAIL_CDI_H
 #define JAIL_CDI_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what the edits of a CDI specification name on this node, and says what becomes of it in the jail. Files of this
- * folder and spank_jail/driver call it. */
+/* Checks that the files and devices that a CDI specification names are on this node, and decides where each appears
+ * in the jail. Files of this folder and spank_jail/driver call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

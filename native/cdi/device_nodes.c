@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the device nodes of a CDI specification. apply.c calls it. */
+/* Makes the device nodes that a CDI specification lists in the jail's /dev. apply.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <string.h>

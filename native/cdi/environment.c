@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects the variables of the cdi lines, for whoever starts the task. native/jail/enter.c, spank_jail/pam and
- * spank_jail/slurm/open_step.c call it. */
+/* Collects the environment variables that the specifications of a plan's cdi lines set, for the task or session that
+ * enters the jail. native/jail/enter.c, spank_jail/pam and spank_jail/slurm/open_step.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the specification of this node that defines a device, and what it was found by, so that a change is noticed. apply.c,
- * environment.c, enroot/hooks and spank_jail call it. */
+/* Finds the specification on this node that defines a CDI device. It also lists the files that it looked at, so that
+ * callers notice a change. apply.c, environment.c, enroot/hooks and spank_jail call it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

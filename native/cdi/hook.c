@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Does what hooks of a CDI specification would do. apply.c, stubs.c and spank_jail/driver call it.
+/* Does in the jail what the hooks of a CDI specification would do. apply.c, stubs.c and spank_jail/driver call it.
  *
- * A hook is a program of the node that a container runtime runs as root, with the container's root
- * directory as its object: nothing to be run over a tree that users write. The two that matter to a driver
- * are done here: create-symlinks by links, update-ldcache by the jail's own ld.so.cache, which has the names
- * of the driver's libraries from the stubs (docs/decisions/jail-cdi.md).
+ * A hook is a program that a container runtime runs as root on the container's files. Over the jail, which users
+ * write, it must not run. So two are replaced here: create-symlinks by making the links; update-ldcache by nothing,
+ * for ld.so.cache in the jail lists the driver's libraries already (docs/decisions/jail-cdi.md).
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a CDI specification out of the tree of a YAML file. find.c and spank_jail/driver/driver_files.c call it. */
+/* Reads a CDI specification, JSON or YAML, into C structs. find.c and spank_jail/driver/driver_files.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Attaches a system call filter by which chown and the like do nothing and succeed. join.c and enroot/container call
- * it. */
+/* Attaches a seccomp filter with which chown(2) and similar calls do nothing and succeed. Package managers and tar
+ * need that in a container with one uid. join.c and enroot/container call it. */
 #define _GNU_SOURCE
 #include "fake_chown.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A user namespace with one uid has nobody else to give a file to: calls that change owners and ids do nothing in
- * a container and succeed, so that package managers and tar go on. */
+/* Makes calls that change owners and ids do nothing and succeed in a container. Its user namespace has one uid, so
+ * they would fail, and package managers and tar would stop. */
 #ifndef ENROOT_FAKE_CHOWN_H
 #define ENROOT_FAKE_CHOWN_H
 

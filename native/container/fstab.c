@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses lines of fstab(5) with enroot's extensions. enroot/container, enroot/hooks, pyxis/options and pyxis/step
- * call it. */
+/* Parses lines in the form of fstab(5), with enroot's extensions, which say what is mounted into a container.
+ * enroot/container, enroot/hooks, pyxis/options and pyxis/step call it. */
 #define _GNU_SOURCE
 #include "fstab.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of fstab(5) with enroot's extensions: x-create, x-move, x-detach, guessed fields, a pass before and one
- * after the hooks. */
+/* Parses lines in the form of fstab(5), with enroot's extensions: the options x-create, x-move and x-detach, fields
+ * that may be missing, and mounts before or after the hooks. */
 #ifndef ENROOT_FSTAB_H
 #define ENROOT_FSTAB_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enters the namespaces of a container that runs. enroot/command and pyxis/step call it. */
+/* Makes the calling process a member of a container that runs already, by entering its namespaces. enroot/command and
+ * pyxis/step call it. */
 #define _GNU_SOURCE
 #include "join.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Becoming a member of a container that runs: without a helper, by descriptors alone. */
+/* Makes the calling process a member of a container that runs already: setns(2) by a pidfd, without
+ * a helper program. */
 #ifndef ENROOT_JOIN_H
 #define ENROOT_JOIN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the user and mount namespace of a container, and drops its rights. enroot/container/root.c and launch.c, and
- * join.c call it. */
+/* Makes the user and mount namespace of a container that starts, and drops the capabilities of its processes.
+ * enroot/container/root.c and launch.c, and join.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The user and mount namespace of a container, and the rights of a process in it. */
+/* Makes the user and mount namespace of a container that starts, and drops the capabilities of its processes. */
 #ifndef ENROOT_NAMESPACES_H
 #define ENROOT_NAMESPACES_H
 

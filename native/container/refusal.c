@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Explains why the kernel refuses a namespace. namespaces.c, enroot/command and enroot/container call it. */
+/* Explains why the kernel refuses to make a namespace: which sysctl or security module, and what to do. namespaces.c,
+ * enroot/command and enroot/container call it. */
 #define _GNU_SOURCE
 #include "refusal.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why the kernel refuses a namespace: which setting, and what to do. */
+/* Explains why the kernel refuses to make a namespace: which sysctl or security module, and what to do. */
 #ifndef ENROOT_REFUSAL_H
 #define ENROOT_REFUSAL_H
 

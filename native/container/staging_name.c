@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forms and recognises the hidden names of roots that are being made or removed. enroot/command and pyxis/step call
- * it. */
+/* Recognises the hidden names that container roots have while they are being made or removed. enroot/command and
+ * pyxis/step call it. */
 #define _GNU_SOURCE
 #include "staging_name.h"
 

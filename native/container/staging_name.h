@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hidden names of roots that are being made or removed. */
+/* The hidden names that container roots have while they are being made or removed. */
 #ifndef ENROOT_STAGING_NAME_H
 #define ENROOT_STAGING_NAME_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes small files, links, fifos and devices, some dozens in one thread. directory.c queues it. */
+/* Writes small files, links, fifos and devices of an image in batches of some dozens, one batch per thread at a time.
+ * directory.c queues it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

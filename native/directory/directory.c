@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receives the entries of a merged tree and queues them for the threads that write them to a directory. finish.c,
- * replace.c, native/volume and enroot/importing call it. */
+/* Writes the merged layers of an image into a directory: receives entry after entry, and queues them for the threads
+ * that write. finish.c, replace.c, native/volume and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "directory.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sink that writes a directory: many threads, by descriptors, never through a path that can be swapped.
+/* Writes the merged layers of an image into a directory, by many threads.
  *
- * The target is a folder that only root can enter. Directories are made when the first thing in them comes,
- * with mode 0700; their own modes, owners and times come last, for writing into one changes its time. A file
- * is whole when its time is set, which is done last: that is how a run that was killed is continued.
+ * The target is a folder that only root can enter. Directories are made when the first thing in them comes, with mode
+ * 0700; their own modes, owners and times come last, for writing into one changes its time. A file is whole when its
+ * time is set, which is done last: that is how a run that was killed is continued.
  */
 #ifndef IMAGE_DIRECTORY_H
 #define IMAGE_DIRECTORY_H

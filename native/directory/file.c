@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the content of one file, checks its digest and sets its metadata, in a worker thread. directory.c queues
- * it. */
+/* Writes the content of one file, checks its digest and sets its metadata, in a thread. directory.c queues it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

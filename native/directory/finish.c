@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finishes a directory after its files are written: hard links, empty directories, and the metadata of all
- * directories. native/volume and enroot/importing call it. */
+/* Does what comes after all files of an image are written to a directory: hard links, empty directories, and the
+ * metadata of all directories. native/volume and enroot/importing call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets owner, mode, time and extended attributes, and counts what the target cannot hold. The other files of this
- * folder call it. */
+/* Sets owner, mode, time and extended attributes of a file, and counts those that the file system cannot store. The
+ * other files of this folder call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

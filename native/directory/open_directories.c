@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and makes the directories that files are written into, and keeps the last ones open. file.c and directory.c
- * call it. */
+/* Makes and opens the directories that files are written into. Each thread keeps the last ones open. file.c and
+ * directory.c call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

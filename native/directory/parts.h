@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the directory sink share. Private to it. */
+/* Structs and functions that only the files of native/directory use. */
 #ifndef IMAGE_DIRECTORY_PARTS_H
 #define IMAGE_DIRECTORY_PARTS_H
 

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides by digest which contents of files are to be written. pick_content.c calls it. */
+/* Decides, by a list of digests, whether the content of a file is to be written. pick_content.c calls it.
+ *
+ * An upgrade of a jail reads a whole layer, but needs the content of the files that changed.
+ */
 #define _GNU_SOURCE
 #include "pick.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory sink as a reader: every digest and record is made, but of the content only what is asked for is
- * written, each once, into one folder under its digest's name. No directory, link or device is made. */
+/* Reads layers without unpacking them: digests are computed for all files, and the content of chosen ones is written
+ * once, into one folder under its digest's name. No directory, link or device is made. */
 #ifndef IMAGE_PICK_H
 #define IMAGE_PICK_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes chosen contents into one folder, each once, under the name of its digest. file.c calls it. */
+/* Writes the content of chosen files (pick.c) into one folder, each once, under the name of its
+ * digest. file.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes a path from the directory that a layer is unpacked into, because a later entry of the layer has the same path.
- * directory.c calls it. */
+/* Removes a path that was written already, because a later entry of the same layer has the same path. directory.c
+ * calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

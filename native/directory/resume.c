@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares what an earlier run left with the content that comes now: after a power cut, or an error of the disk, a
- * file has its size and its time already, and zeros instead of its content. file.c calls it. */
+/* Compares a file that a killed or failed run left with the content that comes now, and rewrites what differs. After
+ * a power cut a file may have its size and time and yet zeros for content. file.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Cuts capabilities, keys and system calls of the calling thread. spank_jail/enter, spank_jail/pam and
- * spank_jail/slurm call it. */
+/* Takes capabilities, keyrings and dangerous system calls from the calling thread, as the level of isolation says.
+ * spank_jail/enter, spank_jail/pam and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "confine.h"
 

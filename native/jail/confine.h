@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What root may do inside: capabilities, system calls, keys. docs/jail-isolation.md is the reference.
+/* What root in the jail may do: capabilities, system calls, keyrings. docs/jail-isolation.md is the reference.
  *
- * In two calls, because whoever starts a user's process still needs root's rights in between, to set
- * limits and ids. Both do nothing at level filesystem. After a failure the process must not go on.
+ * In two calls, because whoever starts a user's process still needs root's rights in between, to set limits and ids.
+ * Both do nothing at level filesystem. After a failure the process must not go on.
  */
 #ifndef JAIL_CONFINE_H
 #define JAIL_CONFINE_H

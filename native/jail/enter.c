@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Enters the jail for good, for programs that are no step of Slurm. spank_jail/enter and spank_jail/pam call it. */
+/* Puts the calling process into the jail for good. Sessions and jail-enter use it; steps of Slurm are entered in
+ * stages by spank_jail/slurm. spank_jail/enter and spank_jail/pam call it. */
 #define _GNU_SOURCE
 #include "enter.h"
 

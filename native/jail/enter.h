@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Entering the jail for good, in one call: for what is not a Slurm step. */
+/* Puts the calling process into the jail for good, in one call. Steps of Slurm are entered in stages by
+ * spank_jail/slurm instead. */
 #ifndef JAIL_ENTER_H
 #define JAIL_ENTER_H
 

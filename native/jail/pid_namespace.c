@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes and enters PID namespaces whose init is a process of the node. enter.c, spank_jail/enter, spank_jail/pam and
- * spank_jail/slurm call it. */
+/* Makes and enters PID namespaces for jobs and sessions. Their first process (init) is a small program of the node.
+ * enter.c, spank_jail/enter, spank_jail/pam and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "pid_namespace.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PID namespaces: processes that see and signal each other and nobody else.
+/* PID namespaces for jobs and sessions, whose processes see and signal each other and nobody else.
  *
- * A namespace lives as long as its first process, init, which is of the node and not of the jail: a program
- * of a few instructions that sleeps while the kernel reaps orphans for it. Whoever forks into the namespace
- * stays outside and is the parent of what it forked, by wait(2) and signals as ever.
+ * A namespace lives as long as its first process, init: a small program of the node that sleeps while the kernel
+ * reaps orphans for it. A process that forks into the namespace stays outside, and is the parent of what it forked,
+ * by wait(2) and signals as ever.
  */
 #ifndef JAIL_PID_NAMESPACE_H
 #define JAIL_PID_NAMESPACE_H

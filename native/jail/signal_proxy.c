@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Forks, and stays as a proxy of the child: forwards signals to it, and ends as it ends. spank_jail/enter calls
- * it. */
+/* Forks a child and lets the parent stand in for it: it passes signals on, and ends with the child's status.
+ * So who started the parent sees the child's behaviour although that is in another PID namespace.
+ * spank_jail/enter calls it. */
 #define _GNU_SOURCE
 #include "signal_proxy.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that stands for its child, for whoever started it and waits for it. */
+/* A process that stands in for its child: it passes signals on to the child, and ends with its status. */
 #ifndef JAIL_SIGNAL_PROXY_H
 #define JAIL_SIGNAL_PROXY_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Clones the jail's tree and mounts every line of the plan onto it. enter.c, pid_namespace.c, enroot/container and
- * spank_jail/slurm call it. */
+/* Builds the tree of a jail: clones its root, and mounts each line of the mount plan onto the clone. enter.c,
+ * pid_namespace.c, enroot/container and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "tree.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Allocates blocks of bytes from one bounded pool and passes them between threads. stream.c, native/directory,
- * native/volume and enroot/importing call it. */
+/* Keeps memory for decompressed layers in blocks of one bounded pool, and passes the blocks between threads.
+ * stream.c, native/directory, native/volume and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "block.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Blocks of a stream's bytes, shared by all who read them, and bounded queues between threads.
+/* Blocks of memory for decompressed layers, from a bounded pool, and queues that pass them between threads.
  *
- * The pool is the one bound of memory: who wants a block waits until another is given back. What holds a
- * block therefore must never wait for one.
+ * The pool is the only bound of memory: a thread that wants a block waits until one is given back. So a thread that
+ * holds a block must never wait for another.
  */
 #ifndef IMAGE_BLOCK_H
 #define IMAGE_BLOCK_H

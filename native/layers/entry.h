@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One entry of a tree: everything about a file that an image preserves, except its bytes. */
+/* One file, directory, link or device of an image: all its metadata, without its content. */
 #ifndef IMAGE_ENTRY_H
 #define IMAGE_ENTRY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills in the error that functions of native/layers and above it return. Files of this folder, enroot/ and other
+/* Fills in the error that functions that read and write images return. Files of this folder, enroot/ and other
  * libraries in native/ call it. */
 #define _GNU_SOURCE
 #include "error.h"

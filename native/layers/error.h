@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one error convention of the image core.
+/* The struct in which functions that read and write images return an error, and the rules for it.
  *
- * A function that can fail takes a `struct image_error *` as its last argument and returns -1 (or NULL);
- * only then is the struct meaningful. The first failure fills it, nobody overwrites the cause. Nothing in
- * the core prints or exits.
+ * A function that can fail takes a `struct image_error *` as its last argument and returns -1 (or NULL); only then is
+ * the struct meaningful. The first failure fills it, nobody overwrites the cause. Nothing in the core prints or
+ * exits.
  */
 #ifndef IMAGE_ERROR_H
 #define IMAGE_ERROR_H

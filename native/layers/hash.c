@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes the SHA-256 of a stream with OpenSSL. Files of this folder, enroot/ and other libraries in native/ call
- * it. */
+/* Computes the SHA-256 of a stream of bytes with OpenSSL. Files of this folder, enroot/ and other libraries in
+ * native/ call it. */
 #define _GNU_SOURCE
 #include "hash.h"
 

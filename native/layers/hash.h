@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 of one stream, by OpenSSL: with the processor's SHA instructions where there are any. */
+/* Computes the SHA-256 of a stream of bytes with OpenSSL, which uses the processor's SHA instructions. */
 #ifndef IMAGE_HASH_H
 #define IMAGE_HASH_H
 

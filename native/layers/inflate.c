@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decompresses a layer, and recognises its format by the first bytes. stream.c and enroot/importing call it. */
+/* Decompresses a layer: gzip, zstd or none, recognised by its first bytes. stream.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "inflate.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gzip by ISA-L where it is there (IMAGE_ISAL), else by zlib: see docs/decisions for what was measured. */
+/* Decompresses gzip, with the library ISA-L if it was there to compile with (IMAGE_ISAL), else with zlib.
+ * docs/decisions has the measurements. */
 #ifndef IMAGE_INFLATE_GZIP_H
 #define IMAGE_INFLATE_GZIP_H
 

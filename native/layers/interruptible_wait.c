@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits for another thread, and asks ten times a second whether to stop, as after Ctrl-C. block.c and thread_pool.c
- * call it. */
+/* Waits for another thread, and asks the caller ten times a second whether to stop, such as after Ctrl-C. block.c and
+ * thread_pool.c call it. */
 #define _GNU_SOURCE
 #include "interruptible_wait.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the thread that reads an image does while it waits for others: now and then it asks whether to go on. Signals, as
- * that of Ctrl-C, are noticed there. */
+/* A wait for another thread that ends early when the caller says so: it is asked ten times a second,
+ * so that Ctrl-C works. */
 #ifndef IMAGE_INTERRUPTIBLE_WAIT_H
 #define IMAGE_INTERRUPTIBLE_WAIT_H
 

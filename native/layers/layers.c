@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the layers of an image, top one first, into a sink. enroot/importing and native/volume call it. */
+/* Reads all layers of an image, the top one first, and hands the merged files to a sink: code that writes them to a
+ * directory or to a squashfs image. enroot/importing and native/volume call it. */
 #define _GNU_SOURCE
 #include "layers.h"
 

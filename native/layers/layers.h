@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the layers of an image into a sink: streams, tar and merge together. */
+/* Reads all layers of an image, merges them, and hands the files to a sink (sink.h), which writes them. */
 #ifndef IMAGE_LAYERS_H
 #define IMAGE_LAYERS_H
 

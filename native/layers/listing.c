@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and reads the listing of a layer: its entries without their content. layers.c calls it. */
+/* Writes and reads layer listings: files that say what is in a layer, without its content. layers.c calls it. */
 #define _GNU_SOURCE
 #include "listing.h"
 

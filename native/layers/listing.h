@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a layer says, without its content: written while the layer is read, and read in its place later.
+/* A layer listing: the entries of a layer without their content. It is written while a layer is read, and read in its
+ * place later.
  *
- * A file's digest is in it where the file was part of the tree that the layer was read for; what a higher layer
- * hid then was not hashed. Entries keep their order, whiteouts among them, so that a merge of listings is the
- * merge of their layers. Written and read on one machine, in its byte order; a SHA-256 of all before it is the
- * end. */
+ * It has the digests of the files that were part of the tree for which the layer was read; others were not hashed.
+ * Entries keep their order, whiteouts among them, so merging listings is merging layers. It is for one machine, in
+ * its byte order, and ends with a SHA-256 of all before it.
+ */
 #ifndef IMAGE_LISTING_H
 #define IMAGE_LISTING_H
 

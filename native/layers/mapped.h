@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A file that is mapped and read from its beginning to its end: what was read need not stay in memory. */
+/* Reads a file through mmap(2) from beginning to end, and gives back the memory of what was read. */
 #ifndef IMAGE_MAPPED_H
 #define IMAGE_MAPPED_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Merges layers into one tree as the OCI specification says, and tells a sink what is new. layers.c calls it. */
+/* Merges the layers of an image into one tree, as the OCI specification says, and hands each file to the sink that
+ * writes it. layers.c calls it. */
 #define _GNU_SOURCE
 #include "merge_parts.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Layers become one tree (OCI image-spec 1.1, "Image Layer Filesystem Changeset"), read from the top down.
+/* Merges layers into one tree (OCI image-spec 1.1, "Image Layer Filesystem Changeset"), the top layer first.
  *
- * What the top layers have is settled when a lower one comes, so each byte is read once and nothing that is
- * hidden is written. The price: a hard link may name a file of its own layer that a higher layer hides. Its
- * content has passed when the link comes; such a layer is read again (image_merge_wants_again), for these.
+ * What the top layers have is settled when a lower one comes: each byte is read once, and nothing that is hidden is
+ * written. The price: a hard link may name a file of its own layer that a higher layer hides. Its content has passed
+ * when the link comes. Such a layer is read again (image_merge_wants_again), for these links.
  */
 #ifndef IMAGE_MERGE_H
 #define IMAGE_MERGE_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Resolves hard links across layers while they are merged. merge.c calls it. */
+/* Finds the files that hard links of a layer mean, while layers are merged: the file may come later, or be hidden by
+ * a higher layer. merge.c calls it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

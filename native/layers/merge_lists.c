@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps lists of nodes that wait for something while layers are merged. merge.c and merge_links.c call it. */
+/* Keeps, while layers are merged, lists of hard links: those that wait for a file, and the names that a file has.
+ * merge.c and merge_links.c call it. */
 #define _GNU_SOURCE
 #include "merge_lists.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the merge knows of hard links, by node: who waits for a file, and the names of each. Each question takes the same
- * time however many there are, for a layer may have as many as it likes. Private to the merge. */
+/* Lists of hard links that the merge of layers keeps: those that wait for a file, and the names that a file has. Each
+ * question takes the same time however many links a layer has. Only the merge uses it. */
 #ifndef IMAGE_MERGE_LISTS_H
 #define IMAGE_MERGE_LISTS_H
 

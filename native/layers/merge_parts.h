@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the merge share. Private to them. */
+/* Structs and functions that only the files of the merge (merge*.c) use. */
 #ifndef IMAGE_MERGE_PARTS_H
 #define IMAGE_MERGE_PARTS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the sink of a merge what is new: entries with their content, and hard links. merge.c and merge_links.c call it. */
+/* Hands entries of the merged tree, with content or as hard links, to the sink that writes them. merge.c and
+ * merge_links.c call it. */
 #define _GNU_SOURCE
 #include "merge_parts.h"
 

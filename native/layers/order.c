@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sorts the nodes of a tree by path. native/squashfs and native/volume call it. */
+/* Sorts the paths of a tree, when all have been added. Squashfs images and manifests are written in that order.
+ * native/squashfs and native/volume call it. */
 #define _GNU_SOURCE
 #include "order.h"
 

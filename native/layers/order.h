@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tree in the order of a sorted walk, once nothing is added any more. */
+/* The paths of a tree in sorted order, made when all have been added. */
 #ifndef IMAGE_ORDER_H
 #define IMAGE_ORDER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stores the metadata and digest of each file of a tree in unnamed temporary files. listing.c, native/directory and
- * native/squashfs call it. */
+/* Stores metadata and digest of each file of an image in an unnamed temporary file, so that millions of them stay out
+ * of memory. listing.c, native/directory and native/squashfs call it. */
 #define _GNU_SOURCE
 #include "records.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is known of each node besides its name, in a file without a name: millions of them stay out of memory.
+/* Metadata and digest of each file of a tree, kept in an unnamed temporary file: millions of them stay out of memory.
  *
- * One thread adds entries; any may put digests of other nodes at the same time. */
+ * One thread adds entries; any may put digests of other nodes at the same time.
+ */
 #ifndef IMAGE_RECORDS_H
 #define IMAGE_RECORDS_H
 

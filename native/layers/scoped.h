@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors, memory and mutexes that release themselves at the end of their block. */
+/* Macros for descriptors, memory and mutexes that are released at the end of the block that declares them. */
 #ifndef IMAGE_SCOPED_H
 #define IMAGE_SCOPED_H
 

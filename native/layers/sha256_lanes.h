@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Included once for each number of LANES; TARGET are the instructions to use. See sha256_many.c. */
+/* SHA-256 of LANES buffers at once, compiled for the instructions TARGET. sha256_many.c includes it once per number
+ * of lanes. */
 
 typedef uint32_t NAMED(words) __attribute__((vector_size(4 * LANES)));
 typedef unsigned char NAMED(bytes) __attribute__((vector_size(4 * LANES)));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes many SHA-256 digests at once, in the lanes of vector registers. native/cache and native/directory call
- * it. */
+/* Computes many SHA-256 digests at once, each in a lane of vector registers, for processors without SHA instructions.
+ * native/cache and native/directory call it. */
 #define _GNU_SOURCE
 #include "sha256_many.h"
 

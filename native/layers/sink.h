@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where a merged tree goes: a directory, or a squashfs image. All calls come from one thread.
+/* A sink: receives the files of a merged image and writes them, to a directory or a squashfs image. One thread calls
+ * it.
  *
- * The merge calls in the order in which the layers say things, from the top layer down: a directory may be
- * told of after what is in it (or twice: the later counts), and a directory that no layer describes is told
- * of at the end. Nothing that a higher layer hides is ever told.
+ * The merge calls in the order in which the layers say things, from the top layer down: a directory may be told of
+ * after what is in it (or twice: the later counts), and a directory that no layer describes is told of at the end.
+ * Nothing that a higher layer hides is ever told.
  */
 #ifndef IMAGE_SINK_H
 #define IMAGE_SINK_H

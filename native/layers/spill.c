@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps an array in memory up to a limit, and in a mapped file beyond. merge_lists.c, tree.c and native/squashfs call
- * it. */
+/* Gives memory for tables with millions of entries. Up to a limit it is plain memory, beyond that a mapped temporary
+ * file, which the kernel can write out. merge_lists.c, tree.c and native/squashfs call it. */
 #define _GNU_SOURCE
 #include "spill.h"
 

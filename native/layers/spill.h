@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Memory for tables with millions of entries: beyond the first bytes it is mapped from a file without a name.
+/* Memory for tables with millions of entries. Up to a limit it is plain memory, beyond that a mapped temporary file
+ * without a name.
  *
- * The kernel can take such memory back when it wants it for others, and image_spill_tend gives it back beyond a bound,
- * so that a process stays small however long its tables are. What is in them is not lost by that: it is in the page
- * cache, or on disk, until it is touched again. One thread takes and tends; any may use what was taken.
+ * The kernel can write such memory out when it needs it, and image_spill_tend gives it back beyond a bound, so that a
+ * process stays small however long its tables are. The content stays in the page cache, or on disk, until it is used
+ * again. One thread takes and tends; any may use what was taken.
  */
 #ifndef IMAGE_SPILL_H
 #define IMAGE_SPILL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads, checks and decompresses one layer in threads ahead of whoever reads it. layers.c and
- * enroot/importing/image_files.c call it. */
+/* Reads, decompresses and checks the digests of one layer, in threads of its own that work ahead of the reader.
+ * layers.c and enroot/importing/image_files.c call it. */
 #define _GNU_SOURCE
 #include "stream.h"
 

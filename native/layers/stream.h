@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The bytes of one layer, decompressed, in blocks; its digests are checked on the way.
+/* The decompressed bytes of one layer, in blocks. Its digests are checked while it is read.
  *
- * Threads of its own read, hash and decompress: none waits for another longer than a few blocks. A block
- * is full unless it is the last, so a tar's headers never lie across two.
+ * Threads read, hash and decompress ahead of the reader; none waits for another longer than a few blocks. A block is
+ * full unless it is the last, so a tar's headers never lie across two.
  */
 #ifndef IMAGE_STREAM_H
 #define IMAGE_STREAM_H

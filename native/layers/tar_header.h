@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The fixed header of a tar's member, and what the records before it change. Private to the tar reader. */
+/* The header block of a tar archive's entry, and what the blocks before it change. Only the files of the tar reader
+ * use it. */
 #ifndef IMAGE_TAR_HEADER_H
 #define IMAGE_TAR_HEADER_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses pax extended headers. tar.c calls it. */
+/* Parses pax extended headers of a tar archive, which hold long names, sizes and extended
+ * attributes. tar.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

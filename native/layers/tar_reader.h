@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The state of a tar reader. Private to its files. */
+/* The state of a tar reader. Only the files tar*.c use it. */
 #ifndef IMAGE_TAR_READER_H
 #define IMAGE_TAR_READER_H
 

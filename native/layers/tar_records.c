@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the records of a tar, 512 bytes each, from its blocks. tar.c and tar_sparse.c call it. */
+/* Cuts a stream of blocks into the records of a tar archive, 512 bytes each. tar.c and tar_sparse.c call it. */
 #define _GNU_SOURCE
 #include "tar_reader.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the maps of sparse files in a tar. tar.c calls it. */
+/* Reads the maps of sparse files in a tar archive, which say where their data lies. tar.c calls it. */
 #define _GNU_SOURCE
 #include "tar_reader.h"
 

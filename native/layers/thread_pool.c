@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs jobs on a pool of threads. native/directory and native/squashfs call it. */
+/* Runs jobs on a pool of threads, in the order in which they came. native/directory and native/squashfs call it. */
 #define _GNU_SOURCE
 #include "thread_pool.h"
 

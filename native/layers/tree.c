@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the names of millions of files as a compact tree. Files of this folder and other libraries in native/ call
- * it. */
+/* Keeps the paths of an image with millions of files in little memory. Files of this folder and other libraries in
+ * native/ call it. */
 #define _GNU_SOURCE
 #include "tree.h"
 

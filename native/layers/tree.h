@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The names of a tree, small enough for millions: 24 bytes, 2 to 4 of an index and the name itself, each.
+/* The paths of a tree in little memory, for millions of files: each takes 24 bytes, 2 to 4 of an index, and its name.
  *
- * A node is found by its parent and name, is never removed, and keeps its number. Nodes lie in chunks that
- * do not move, so a thread may read the names that it was told of while another adds to the tree. Of trees that
- * are larger than that most of it is in a file without a name (spill.h).
+ * A node (a path) is found by its parent and name, is never removed, and keeps its number. Nodes lie in chunks that
+ * do not move, so one thread may read names while another adds to the tree. Large trees lie mostly in a file without
+ * a name (spill.h).
  */
 #ifndef IMAGE_TREE_H
 #define IMAGE_TREE_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes all bytes at an offset of a file. listing.c, records.c and native/squashfs call it. */
+/* Writes a whole buffer at an offset of a file. listing.c, records.c and native/squashfs call it. */
 #define _GNU_SOURCE
 #include "write_at.h"
 

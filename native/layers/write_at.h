@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pwrite(2), of everything. */
+/* Writes a whole buffer at an offset of a file, by as many pwrite(2) as it takes. */
 #ifndef IMAGE_WRITE_AT_H
 #define IMAGE_WRITE_AT_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Packs and unpacks lists of extended attributes. tar_pax.c, native/directory, native/squashfs and native/volume call
- * it. */
+/* Packs a file's extended attributes into one piece of memory, and unpacks them. tar_pax.c, native/directory,
+ * native/squashfs and native/volume call it. */
 #define _GNU_SOURCE
 #include "xattrs.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reports lines of a mount plan that are left out, and decides which failures the option nofail forgives.
+/* Decides which failures the option nofail of a mount plan's line excuses, and reports lines that are left out.
  * native/jail/tree.c and native/cdi, which apply plans, call it. */
 #define _GNU_SOURCE
 #include "apply_options.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of applying a mount plan to a tree, and what happens to lines that are left out.
- *
- * Below the code that applies plans (native/jail/tree.h), so that native/cdi can use it, too. */
+/* Options for mounting the lines of a mount plan, and the report of lines that are left out. It is apart from
+ * native/jail/tree.h, which mounts them, because native/cdi mounts lines as well. */
 #ifndef JAIL_APPLY_OPTIONS_H
 #define JAIL_APPLY_OPTIONS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a thread of a daemon by chroot into a copy of the jail's tree, the window, and back, to open files there.
- * spank_jail/slurm and spank_jail/job call it. */
+/* Moves a thread of slurmstepd by chroot into the window, a copy of the jail's tree, so that it opens a job's files
+ * there, and moves it back. spank_jail/slurm and spank_jail/job call it. */
 #define _GNU_SOURCE
 #include "chroot_window.h"
 

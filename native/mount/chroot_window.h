@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The window: how a daemon opens files in the jail without living there (docs/decisions).
+/* The window: a copy of the jail's tree in which slurmstepd opens files of a job, without staying in the jail.
  *
  * A copy of the tree, reached by no path, into which the calling thread moves by chroot. In it the node's own
- * libraries lie read-only over the jail's, and nothing that comes from the jail can be mapped for
- * execution, whatever path or configuration file of the jail leads to it. No /proc is in it, for any uid:
- * /proc/self/fd would lead to whatever the daemon has open.
+ * libraries lie read-only over the jail's, and nothing that comes from the jail can be mapped for execution, whatever
+ * path or configuration file of the jail leads to it. No /proc is in it, for any uid: /proc/self/fd would lead to
+ * whatever the daemon has open.
  */
 #ifndef JAIL_WINDOW_H
 #define JAIL_WINDOW_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills a private /dev with the devices that every job has. native/jail calls it. */
+/* Fills a job's own /dev (lines of type "dev" in a mount plan) with the devices that every job has, such as null.
+ * native/jail calls it. */
 #define _GNU_SOURCE
 #include "dev_directory.h"
 

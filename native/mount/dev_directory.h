@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The private /dev (type "dev"). */
+/* Fills a job's own /dev (lines of type "dev" in a mount plan) with the devices that every job has. */
 #ifndef JAIL_DEV_DIRECTORY_H
 #define JAIL_DEV_DIRECTORY_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the spelling of CDI device names, such as nvidia.com/gpu=all. The parser of mount plans calls it, and native/cdi for
- * the names that a specification defines. */
+/* Checks the spelling of CDI device names, such as nvidia.com/gpu=all, in mount plans and specifications. plan.c and
+ * native/cdi call it. */
 #define _GNU_SOURCE
 #include "device_name.h"
 

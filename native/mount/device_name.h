@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of devices of the Container Device Interface. */
+/* Checks the spelling of device names of the Container Device Interface (CDI), such as nvidia.com/gpu=all. */
 #ifndef JAIL_DEVICE_NAME_H
 #define JAIL_DEVICE_NAME_H
 

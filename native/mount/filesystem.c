@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the detached mount of one line of a plan, such as a tmpfs. Files of this folder, enroot/, other libraries in native/ and
- * spank_jail/ call it. */
+/* Makes the mount of one line of a mount plan, such as a tmpfs, without attaching it anywhere yet. Files of this
+ * folder, enroot/, other libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "filesystem.h"
 

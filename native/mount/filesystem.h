@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A mount that is attached nowhere yet, as a descriptor: what a line of the plan becomes first. */
+/* Makes the mount of one line of a mount plan as a descriptor; native/jail attaches it with move_mount(2). */
 #ifndef JAIL_FILESYSTEM_H
 #define JAIL_FILESYSTEM_H
 

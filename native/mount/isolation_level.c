@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses and names the levels of isolation. spank_jail calls it. */
+/* Parses the names of the levels of isolation: filesystem, capabilities and pid. spank_jail calls it. */
 #define _GNU_SOURCE
 #include "isolation_level.h"
 

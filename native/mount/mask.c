@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Covers parts of proc and sysfs that show or change the node. native/jail calls it. */
+/* Covers the parts of /proc and /sys through which root in the jail could see or change the
+ * node. native/jail calls it. */
 #define _GNU_SOURCE
 #include "mask.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* /proc and /sys of a jail from level capabilities up: what is covered, what is read-only.
+/* What is covered or read-only in /proc and /sys of a jail, from level capabilities up.
  *
- * Root inside has no capabilities to speak of, but it owns the kernel's files: in /proc/sys, /proc/irq or
- * /sys the kernel asks for uid 0 and nothing else. docs/jail-isolation.md lists what is done, and why.
+ * Root inside has no capabilities to speak of, but it owns the kernel's files: in /proc/sys, /proc/irq or /sys the
+ * kernel asks for uid 0 and nothing else. docs/jail-isolation.md lists what is done, and why.
  */
 #ifndef JAIL_MASK_H
 #define JAIL_MASK_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, opens and enters mount namespaces. Files of this folder, enroot/, other libraries in native/ and spank_jail/
- * call it. */
+/* Makes, opens, enters and leaves mount namespaces, and IPC namespaces. Files of this folder, enroot/, other
+ * libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "namespace.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mount namespaces: one of our own to build in, one that is already pivoted into the jail. */
+/* Mount and IPC namespaces: a thread makes its own, turns it into a jail, or visits another one and comes back. */
 #ifndef JAIL_NAMESPACE_H
 #define JAIL_NAMESPACE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mount plan: a file in fstab(5) form, read with getmntent(3) into a list, before anything is done.
+/* The mount plan: a file in the form of fstab(5), which is parsed whole before anything is mounted.
  *
  * docs/jail-plan.md is the reference for users. The parser touches no path that the plan names.
  */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the third and fourth field of a line of the plan, type and options, and names types. plan.c, filesystem.c and
+/* Parses the third and fourth field of a mount plan's line, type and options. plan.c, filesystem.c and
  * spank_jail/enter/print.c call it. */
 #define _GNU_SOURCE
 #include <string.h>

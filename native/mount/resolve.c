@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens and creates paths inside the jail's root, which no symbolic link leaves. Files of this folder, enroot/, other
- * libraries in native/ and spank_jail/ call it. */
+/* Opens and creates paths inside the jail's root so that no symbolic link leads out of it. Files of this folder,
+ * enroot/, other libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "resolve.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths inside the jail, which its users may change at any moment.
+/* Opens and creates paths inside the jail, whose users may swap files and links at any moment.
  *
- * Every path is resolved by openat2(2) with RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS: symlinks and ".."
- * stay inside the tree, /proc/PID/fd and the like are refused. What is returned is a descriptor, and
- * everything later is done to that descriptor: nobody can swap the path in between.
+ * Every path is resolved by openat2(2) with RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS: symlinks and ".." stay inside
+ * the tree, /proc/PID/fd and the like are refused. What is returned is a descriptor, and everything later is done to
+ * that descriptor: nobody can swap the path in between.
  */
 #ifndef JAIL_RESOLVE_H
 #define JAIL_RESOLVE_H

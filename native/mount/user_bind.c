@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and resolves bind mounts that users ask for, with the user's own rights. native/jail and spank_jail/options
- * call it. */
+/* Checks a bind mount that a user asks for, and opens its source with that user's rights. native/jail and
+ * spank_jail/options call it. */
 #define _GNU_SOURCE
 #include "user_bind.h"
 

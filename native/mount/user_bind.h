@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A bind that a user asks for, where the plan's come from root.
+/* A bind mount that a user asks for; those of the mount plan come from root.
  *
- * Two trees that he may write are involved. The source is looked up below a directory that the
- * administrator allows, with the user's own rights, so that no link leads out of it and nothing becomes
- * reachable that was not. The target is a plain path of the jail, without a symlink, that belongs to him or lies in
- * a place for mounts: over /etc/passwd, a set-user-id program would make him root inside.
+ * The user may write at both ends. The source is looked up below a directory that the administrator allows, with the
+ * user's own rights: no link leads out of it. The target is a path of the jail without a symlink, which belongs to
+ * him or lies in a place for mounts: over /etc/passwd, a set-user-id program would make him root inside.
  */
 #ifndef JAIL_USER_BIND_H
 #define JAIL_USER_BIND_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads credentials from docker's config.json and podman's auth.json. authorization.c and credentials.c call it. */
+/* Reads credentials from docker's config.json and podman's auth.json. authorization.c and credential_search.c call it. */
 #define _GNU_SOURCE
 #include "auth_file.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docker's config.json and podman's auth.json (containers-auth.json(5)). */
+/* Finds a registry's credential in docker's config.json or podman's auth.json (containers-auth.json(5)). */
 #ifndef REGISTRY_AUTH_FILE_H
 #define REGISTRY_AUTH_FILE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the Authorization header: basic, or a bearer token from the registry's token server. endpoint.c calls it. */
+/* Makes the Authorization header for a registry: a user and password, or a token that it gets from the registry's
+ * token server. endpoint.c calls it. */
 #define _GNU_SOURCE
 #include "authorization.h"
 
@@ -11,6 +12,7 @@
 #include "native/base/scoped.h"
 #include "error_response.h"
 #include "auth_file.h"
+#include "internal_address.h"
 #include "origin.h"
 
 /* What a token server means that names no lifetime (token specification). */
@@ -102,7 +104,7 @@ static int not_in_the_clear(const struct authorization *authorization, const str
 	scoped_free char *origin = origin_of(url);
 	const char *host = origin ? strstr(origin, "://") + 3 : "";
 
-	if (text_starts(url, "https:") || transport->allow_http || authorization->insecure || origin_is_loopback(host))
+	if (text_starts(url, "https:") || transport->allow_http || authorization->insecure || address_is_loopback(host))
 		return 0;
 	registry_fail(err, REGISTRY_FAULT_TLS, "%s: it asks for credentials to be sent to %s over plain http",
 		      authorization->host, host);
@@ -208,7 +210,7 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		jail_one_line(err->message);
 		return registry_hint(err, "look at its configuration");
 	}
-	if (origin_leads_home(authorization->base, origin)) {
+	if (address_is_internal(authorization->base, origin)) {
 		registry_fail(err, REGISTRY_FAULT_SERVER, "%s: its token server %s is an address of this machine", authorization->host, origin);
 		return registry_hint(err, "look at its configuration");
 	}
@@ -233,7 +235,7 @@ static int fetch_token(struct authorization *authorization, struct http *http, s
 		}
 		if (!result) {
 			scoped_free char *doing = text_format("get a token for %s from %s", authorization->path, server);
-			answer_error(authorization->host, doing, &answer, err);
+			error_response_fail(authorization->host, doing, &answer, err);
 		}
 		if (retries_wait(&retries, err))
 			return -1;
@@ -299,7 +301,7 @@ int authorization_refused(struct authorization *authorization, const char *doing
 	const struct credential *credential = search(authorization, NULL);
 	char said[400], what[600];
 
-	answer_said(answer, said);
+	error_response_line(answer, said);
 	snprintf(what, sizeof(what), "could not %.100s: %d%s%s", doing, answer->status, *said ? ", " : "", said);
 	bool asked = authorization->challenge.scheme != CHALLENGE_NONE;
 	if (!credential->secret && (answer->status == 401 || asked))

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The Authorization header: basic (RFC 7617), or bearer tokens from the registry's token server.
+/* The Authorization header: a user and password (basic, RFC 7617), or a bearer token from the registry's token
+ * server.
  *
- * Tokens follow docker's token specification (GET with basic) and its OAuth 2 variant (POST with an identity token). One
- * is kept for as long as it says it is good for. Threads may share an authorization.
+ * Tokens follow docker's token specification (GET with basic) or its OAuth 2 variant (POST with an identity token). A
+ * token is kept until it expires. Threads may share an authorization.
  */
 #ifndef REGISTRY_AUTHORIZATION_H
 #define REGISTRY_AUTHORIZATION_H
 
 #include "challenge.h"
-#include "credentials.h"
+#include "credential_search.h"
 #include "http.h"
 
 struct authorization {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the WWW-Authenticate header of a 401. authorization.c calls it. */
+/* Parses the header WWW-Authenticate of a 401, by which a registry says how to log in. authorization.c calls it. */
 #define _GNU_SOURCE
 #include "challenge.h"
 

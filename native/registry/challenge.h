@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* WWW-Authenticate of a 401 (RFC 9110, 11.6.1). */
+/* Parses the header WWW-Authenticate of a 401 (RFC 9110, 11.6.1), by which a registry says how to log in. */
 #ifndef REGISTRY_CHALLENGE_H
 #define REGISTRY_CHALLENGE_H
 

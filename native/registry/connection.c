@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Chooses certificate authorities and proxy of a host, and explains why a host is not reached. http.c calls it. */
+/* Chooses the certificate authorities and the proxy for connecting to a host, and explains failures to connect.
+ * http.c calls it. */
 #define _GNU_SOURCE
 #include "connection.h"
 
@@ -13,7 +14,7 @@
 
 #include "native/base/scoped.h"
 #include "native/base/version.h"
-#include "origin.h"
+#include "internal_address.h"
 
 #define MAX_AUTHORITIES (4 * 1024 * 1024)
 
@@ -126,7 +127,7 @@ static void proxies(CURL *easy, const struct settings *settings, const char *url
 		proxy = settings_get(settings, "all_proxy");
 	/* The library reads those of the environment itself, HTTPS_PROXY and NO_PROXY too; what stands in enroot.conf is not
 	 * there. */
-	if (origin_is_loopback(host))
+	if (address_is_loopback(host))
 		curl_easy_setopt(easy, CURLOPT_PROXY, "");
 	else if (*proxy)
 		curl_easy_setopt(easy, CURLOPT_PROXY, proxy);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a host is reached: which authorities its certificate may have, through which proxy; and what it means when it is
- * not reached. */
+/* Chooses the certificate authorities and the proxy for connecting to a host, and explains failures to connect. */
 #ifndef REGISTRY_CONNECTION_H
 #define REGISTRY_CONNECTION_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records where a credential was looked for, and decides for whom one counts. credentials.c and auth_file.c call it. */
+/* Notes for error messages where a credential was looked for, and decides whether one that was found is for this
+ * registry and user. credential_search.c looks for it. credential_search.c and auth_file.c call it. */
 #define _GNU_SOURCE
 #include "credential.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One credential, and the host and repository that it is looked for by. */
+/* A registry's user name and password or token, with where it was found, and what it is looked for by. */
 #ifndef REGISTRY_CREDENTIAL_H
 #define REGISTRY_CREDENTIAL_H
 

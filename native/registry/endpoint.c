@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends requests to one place that has the repository, the registry or a mirror. session.c calls it. */
+/* Sends requests to one server that has the image: the registry itself or one of its mirrors. session.c calls it. */
 #define _GNU_SOURCE
 #include "endpoint.h"
 
@@ -9,7 +9,7 @@
 
 #include "native/base/scoped.h"
 #include "error_response.h"
-#include "origin.h"
+#include "internal_address.h"
 
 void endpoint_begin(struct endpoint *endpoint, struct transport *transport, const char *user)
 {
@@ -68,7 +68,7 @@ static int send_request(struct endpoint *endpoint, struct http *http, const stru
 			return authorization_refused(&endpoint->authorization, request->doing, answer, err);
 		/* Also 304 and what redirects nowhere. */
 		if (answer->status >= 300)
-			return answer_error(endpoint->host, request->doing, answer, err);
+			return error_response_fail(endpoint->host, request->doing, answer, err);
 		return 0;
 	}
 }
@@ -79,7 +79,7 @@ int endpoint_do(struct endpoint *endpoint, struct http *http, const struct endpo
 	/* The hub's interface has a host of its own. */
 	const char *host = strcmp(endpoint->host, "docker.io") ? endpoint->host : "registry-1.docker.io";
 	bool plain = endpoint->transport->allow_http;
-	bool either = !plain && (endpoint->insecure || origin_is_loopback(host));
+	bool either = !plain && (endpoint->insecure || address_is_loopback(host));
 
 	*answer = (struct http_answer){ .retry_after_s = -1 };
 	if (!atomic_load(&endpoint->decided))

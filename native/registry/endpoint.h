@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One place that has the repository: the registry itself, or a mirror. Requests to it, with what proves who we are. */
+/* One server that has the image, the registry itself or a mirror, and requests to it with our credentials. */
 #ifndef REGISTRY_ENDPOINT_H
 #define REGISTRY_ENDPOINT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fills in the error that functions of the registry client return. Files of this folder call it. */
+/* Fills in the error that functions of the registry client return. error_response.c makes one of a registry's answer.
+ * Files of this folder call it. */
 #define _GNU_SOURCE
 #include "error.h"
 

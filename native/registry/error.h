@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The one error convention of the registry client.
+/* The struct in which functions of the registry client return an error, and the rules for it.
  *
  * A function that can fail takes a `struct registry_error *` as its last argument and returns -1 (or NULL); only then
  * is the struct meaningful. The first failure fills it. No message holds a password or a token.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Turns a registry's error response (status >= 400) into an error of one sentence. authorization.c, endpoint.c and
- * foreign.c call it. */
+ * foreign_layer.c call it. */
 #define _GNU_SOURCE
 #include "error_response.h"
 
@@ -46,7 +46,7 @@ static void add_error(const json_t *each, char said[400])
 	free(text);
 }
 
-char *answer_said(const struct http_answer *answer, char said[400])
+char *error_response_line(const struct http_answer *answer, char said[400])
 {
 	json_t *body = answer->body.length ? json_loadb(answer->body.text, answer->body.length, 0, NULL) : NULL;
 	const json_t *errors = json_object_get(body, "errors");
@@ -71,13 +71,14 @@ static void find_code(const struct http_answer *answer, char code[24])
 	json_decref(body);
 }
 
-int answer_error(const char *host, const char *doing, const struct http_answer *answer, struct registry_error *err)
+int error_response_fail(const char *host, const char *doing, const struct http_answer *answer,
+			struct registry_error *err)
 {
 	char said[400], until[64] = "";
 	enum registry_fault fault = REGISTRY_FAULT_SERVER;
 	const char *meaning = "";
 
-	answer_said(answer, said);
+	error_response_line(answer, said);
 	/* Of what is further off nobody needs the date, which may be none. */
 	if (answer->retry_after_s > 0 && answer->retry_after_s <= YEAR_S) {
 		time_t then = time(NULL) + (time_t)answer->retry_after_s;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Downloads one blob, and resumes when connections break. layers.c calls it. */
+/* Downloads one blob, and resumes when connections break. download_threads.c calls it. */
 #define _GNU_SOURCE
 #include "fetch.h"
 
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "native/base/scoped.h"
-#include "foreign.h"
+#include "foreign_layer.h"
 
 struct fetch {
 	const struct fetch_request *request;
@@ -115,7 +115,7 @@ static int elsewhere(struct registry *registry, struct http *http, struct fetch 
 	};
 
 	fetch->failed = false;
-	if (foreign_fetch(layer, registry->endpoints[registry->chosen].base, http, &request, &fetch->identified, fetch->err) &&
+	if (foreign_layer_fetch(layer, registry->endpoints[registry->chosen].base, http, &request, &fetch->identified, fetch->err) &&
 	    (!is_whole(fetch) || fetch->err->fault == REGISTRY_FAULT_STOPPED))
 		return fetch->failed ? explain(fetch, registry->name, "its address") : -1;
 	return fetch->got == layer->size ? 0 : explain(fetch, registry->name, "its address");

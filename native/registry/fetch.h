@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One blob over connections that may break: its bytes in order, from one request or, after breaks, several. */
+/* Downloads one blob; when connections break, further requests ask for the rest of its bytes. */
 #ifndef REGISTRY_FETCH_H
 #define REGISTRY_FETCH_H
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sends one HTTP request and follows its redirects. It reads the header Retry-After; transport.c waits. Files of this folder call
- * it. */
+/* Sends one HTTP request and follows its redirects. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "http.h"
 
@@ -12,6 +11,7 @@
 
 #include "native/base/scoped.h"
 #include "connection.h"
+#include "internal_address.h"
 #include "origin.h"
 
 #define REDIRECTS 5
@@ -288,7 +288,7 @@ static int follow(struct http *http, const struct http_request *request, struct 
 			return registry_hint(err, "have its storage served over https, or say insecure = true for it in "
 					     "registries.conf");
 		}
-		if (origin_leads_home(start, there)) {
+		if (address_is_internal(start, there)) {
 			registry_fail(err, REGISTRY_FAULT_SERVER, "%s: could not %s: it redirects to %s, an address of this machine or of what "
 				      "looks after it", request->host, request->doing, there);
 			return registry_hint(err, "have its storage reached by a name that others can ask, too");

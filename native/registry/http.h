@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One HTTP request and its answer, over a connection that is kept for the next. Redirects are followed here and not by
- * the library: what proves who we are goes to no other host.
- */
+/* Sends one HTTP request over a connection that is kept for the next one. Redirects are followed here and not by
+ * libcurl, so that credentials go to no other host. */
 #ifndef REGISTRY_HTTP_H
 #define REGISTRY_HTTP_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What reading JSON by jansson needs everywhere: a value that is released at the end of its block, and members that are text. */
+/* Helpers for reading JSON with the library jansson: members that are text, and values that are released at the end
+ * of a block. */
 #ifndef REGISTRY_JSON_H
 #define REGISTRY_JSON_H
 

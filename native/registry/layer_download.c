@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tracks one layer on its way from the thread that downloads it to the reader. layers.c calls it. */
+/* Tracks one layer between the thread that downloads it and the thread that reads it. download_threads.c calls it. */
 #define _GNU_SOURCE
 #include "layer_download.h"
 

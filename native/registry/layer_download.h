@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One layer on its way from a fetching thread to whoever reads it, for the files of the client alone.
+/* One layer that is being downloaded, and read as it comes. Only the registry client uses this header.
  *
- * All of it is under the transport's lock, and waits for its condition: a stop wakes everybody.
+ * All fields are guarded by the transport's lock, and waits are on its condition: a stop wakes everybody.
  */
 #ifndef REGISTRY_WORK_H
 #define REGISTRY_WORK_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses manifests, indexes and configurations. session.c and enroot/importing call it. */
+/* Parses manifests, image indexes and configurations of images. session.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "manifest.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Manifests, indexes and configurations: OCI image-spec 1.1 and Docker's schema 2. */
+/* Parses manifests, image indexes and configurations, of OCI image-spec 1.1 and Docker's schema 2. */
 #ifndef REGISTRY_MANIFEST_H
 #define REGISTRY_MANIFEST_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses lines of .netrc. credentials.c calls it. */
+/* Parses the file .credentials, whose lines are those of .netrc: "machine HOST login USER password PASS".
+ * credential_search.c calls it. */
 #define _GNU_SOURCE
 #include "netrc.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines "machine HOST login USER password PASS", as .netrc has them. */
+/* Lines "machine HOST login USER password PASS", as in .netrc. */
 #ifndef REGISTRY_NETRC_H
 #define REGISTRY_NETRC_H
 

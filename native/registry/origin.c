@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Extracts scheme, host and port of a URL, and tells whether a redirect leads to this machine or its cloud's metadata
- * service. Files of this folder call it. */
+/* Extracts the origin of a URL: its scheme, host and port. authorization.c, foreign_layer.c and http.c call it. */
 #define _GNU_SOURCE
 #include "origin.h"
 
 #include <curl/curl.h>
 #include <string.h>
-#include <strings.h>
 
 #include "native/base/text.h"
 
@@ -28,31 +26,4 @@ char *origin_of(const char *url)
 		if (*c >= 'A' && *c <= 'Z')
 			*c = (char)(*c - 'A' + 'a');
 	return origin;
-}
-
-bool origin_is_loopback(const char *host)
-{
-	size_t length = strcspn(host, ":");
-
-	if (*host == '[')
-		return text_starts(host, "[::1]");
-	if (length == 9 && !strncasecmp(host, "localhost", 9))
-		return true;
-	if (length > 10 && !strncasecmp(host + length - 10, ".localhost", 10))
-		return true;
-	return text_starts(host, "127.") && strspn(host, "0123456789.") == length;
-}
-
-bool origin_leads_home(const char *from, const char *to)
-{
-	static const char *const here[] = { "0.", "169.254.", "[fe80:", "[::]", "[::ffff:", "[fd00:ec2:" };
-	const char *host = strstr(to, "://"), *other = strstr(from, "://");
-
-	if (!host || !other || origin_is_loopback(other + 3))
-		return false;
-	host += 3;
-	for (size_t i = 0; i < sizeof(here) / sizeof(here[0]); i++)
-		if (text_starts(host, here[i]))
-			return true;
-	return origin_is_loopback(host);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Replaces variables and commands that stand for a password in .credentials. credentials.c calls it. */
+/* Evaluates passwords in the file .credentials that are written as a variable or a
+ * command. credential_search.c calls it. */
 #define _GNU_SOURCE
 #include "password.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passwords of .credentials that are variables or commands, which stand for the password. */
+/* Evaluates passwords in the file .credentials that are written as a variable or a command. */
 #ifndef REGISTRY_PASSWORD_H
 #define REGISTRY_PASSWORD_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Converts names of processors, and chooses the entry of an index. manifest.c, session.c and enroot/importing call
- * it. */
+/* Converts names of processor architectures, and says how well an entry of an image index fits one. manifest.c,
+ * session.c and enroot/importing call it. */
 #define _GNU_SOURCE
 #include "platform.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names of processors, as images, Debian, the kernel and -a have them; which entry of an index is meant (OCI image-spec
- * 1.1, "Image Index": os, architecture, variant). */
+/* Names of processor architectures as images, Debian, the kernel and the option -a spell them, and how well an entry
+ * of an image index fits (OCI image-spec 1.1, "Image Index"). */
 #ifndef REGISTRY_PLATFORM_H
 #define REGISTRY_PLATFORM_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads registries.conf: where a repository is and which mirrors it has. session.c calls it. */
+/* Reads registries.conf, which says under which host names a repository is found, and which mirrors it has. session.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "registries.h"
 

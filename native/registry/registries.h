@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* registries.conf, as skopeo and podman read it (containers-registries.conf(5), version 2): where a repository is. */
+/* Reads registries.conf as skopeo and podman do (containers-registries.conf(5), version 2): under which host names a
+ * repository is found, and which mirrors it has. */
 #ifndef REGISTRY_REGISTRIES_H
 #define REGISTRY_REGISTRIES_H
 

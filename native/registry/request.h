@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One request of HTTP, as http.c sends it. */
+/* The fields of one HTTP request, which http.c sends. */
 #ifndef REGISTRY_REQUEST_H
 #define REGISTRY_REQUEST_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens an image of a registry: resolves its name and reads its manifest. enroot/importing calls it. */
+/* Opens an image of a registry: finds the server that has it, and reads its manifest and configuration.
+ * enroot/importing calls it. */
 #define _GNU_SOURCE
 #include "session.h"
 

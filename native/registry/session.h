@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* struct registry, for the files of the client alone: registry.h is for its users. */
+/* The state of one import from a registry (struct registry), for the registry client's own files. Callers of the
+ * client include registry.h. */
 #ifndef REGISTRY_SESSION_H
 #define REGISTRY_SESSION_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps layers that arrive before their turn in unnamed temporary files. layers.c calls it. */
+/* Makes the unnamed temporary files for layers that are downloaded before they are read.
+ * download_threads.c calls it. */
 #define _GNU_SOURCE
 #include "spool.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where layers wait that came before their turn: files without a name. */
+/* Unnamed temporary files for layers that are downloaded before they are read. */
 #ifndef REGISTRY_SPOOL_H
 #define REGISTRY_SPOOL_H
 

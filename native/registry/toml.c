@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses TOML 1.0 as far as configurations use it. registries.c calls it. */
+/* Parses the part of TOML 1.0 that registries.conf uses. registries.c calls it. */
 #define _GNU_SOURCE
 #include "toml.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TOML 1.0, as far as configurations use it; what is left out is refused, with its line. */
+/* Parses the part of TOML 1.0 that registries.conf uses. The rest is refused, with its line. */
 #ifndef REGISTRY_TOML_H
 #define REGISTRY_TOML_H
 

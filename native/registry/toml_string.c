@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses strings of TOML. toml.c calls it. */
+/* Parses strings of TOML, which have four kinds of quotes. toml.c calls it. */
 #define _GNU_SOURCE
 #include "toml_string.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Strings of TOML, and where its reader is. */
+/* Parses strings of TOML. Only toml.c and toml_string.c include it. */
 #ifndef REGISTRY_TOML_STRING_H
 #define REGISTRY_TOML_STRING_H
 

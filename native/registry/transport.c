@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what all connections of one import share, and waits between attempts, as long as Retry-After says. Files of this folder
- * call it. */
+/* Keeps what all connections of one import share: options, the sign to stop, and the pause that a registry asked for
+ * by Retry-After, which http.c reads. Files of this folder call it. */
 #define _GNU_SOURCE
 #include "transport.h"
 

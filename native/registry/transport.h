@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What all connections of one import share: options, the sign to stop, and the time that all wait because a registry asked for
- * it by Retry-After (http.c reads that header; cellblock/retries.py is the same for Python). */
+/* What all connections of one import share: options, the sign to stop, and the pause that a registry asked for by
+ * Retry-After, which http.c reads. cellblock/retries.py does the same in Python. */
 #ifndef REGISTRY_TRANSPORT_H
 #define REGISTRY_TRANSPORT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@DIGEST]. registries.c and enroot/importing call it. */
+/* Parses the URI of an image: docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@DIGEST]. registries.c and enroot/importing
+ * call it. */
 #define _GNU_SOURCE
 #include "uri.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@sha256:...] */
+/* Parses the URI of an image: docker://[USER@][REGISTRY(#|/)]IMAGE[:TAG][@sha256:...] */
 #ifndef REGISTRY_URI_H
 #define REGISTRY_URI_H
 

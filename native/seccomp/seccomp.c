@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compiles the system call filter to BPF and attaches it. Files of this folder, other libraries in native/ and
- * spank_jail/ call it. */
+/* Compiles the jail's seccomp filter, a program in BPF, from seccomp_rules.c and attaches it to a process. Files of
+ * this folder, other libraries in native/ and spank_jail/ call it. */
 #define _GNU_SOURCE
 #include "seccomp.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system call filter: what no job needs and every kernel exploit likes.
+/* The seccomp filter of the jail: refuses system calls that no job needs and many kernel exploits use.
  *
- * Refuses what seccomp_rules.c lists and allows the rest, so that programs that nobody thought of work:
- * mount, pivot_root, unshare and the like stay, the kernel allows them in user namespaces alone, where the
- * container runtime lives. Calls of other ABIs (i386, x32, 32-bit Arm) and calls that are newer than the
- * list get ENOSYS, as from a kernel without them.
+ * It refuses what seccomp_rules.c lists and allows the rest, so that programs nobody thought of work. mount,
+ * pivot_root, unshare and the like stay: the kernel allows them in user namespaces alone, where the container runtime
+ * lives. Calls of other ABIs (i386, x32, 32-bit Arm) and calls newer than the list get ENOSYS, as from a kernel
+ * without them.
  */
 #ifndef JAIL_SECCOMP_H
 #define JAIL_SECCOMP_H

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls that are refused in the jail, each with its reason. jail_seccomp_prepare (seccomp.c)
+/* The table of system calls that are refused in the jail, each with its reason. jail_seccomp_prepare (seccomp.c)
  * reads them.
  *
- * Three kinds: what reaches past the jail and is guarded by nothing else; what is guarded by a capability
- * that root inside lacks, but opens so much that one guard is too few; and parts of the kernel that bring
- * exploits and no job needs. EPERM, unless a program knows what to do without the call after another
- * error: ENOSYS makes C libraries and runtimes fall back.
+ * Three kinds: what reaches past the jail and is guarded by nothing else; what is guarded by a capability that root
+ * inside lacks, but opens so much that one guard is too few; and parts of the kernel that bring exploits and no job
+ * needs. EPERM, unless a program knows what to do without the call after another error: ENOSYS makes C libraries and
+ * runtimes fall back.
  *
- * Not here on purpose: mount, umount2, pivot_root, setns, fsopen, fsmount, move_mount, open_tree,
- * mount_setattr, unshare of other namespaces (the container runtime lives in user namespaces, elsewhere they
- * need CAP_SYS_ADMIN); ptrace, process_vm_readv, process_vm_writev, pidfd_getfd (gdb, MPI and NCCL within a
- * job; the kernel compares ids and capabilities, and slurmd has more than anyone inside); mbind, move_pages,
- * set_mempolicy, migrate_pages (NUMA); name_to_handle_at (only tells); adjtimex, clock_adjtime (reading the
- * clock's state is free, setting it takes CAP_SYS_TIME); vhangup (CAP_SYS_TTY_CONFIG); seccomp, landlock_*
- * (sandboxes within the jail).
+ * Not here on purpose: mount, umount2, pivot_root, setns, fsopen, fsmount, move_mount, open_tree, mount_setattr,
+ * unshare of other namespaces (the container runtime lives in user namespaces, elsewhere they need CAP_SYS_ADMIN);
+ * ptrace, process_vm_readv, process_vm_writev, pidfd_getfd (gdb, MPI and NCCL within a job; the kernel compares ids
+ * and capabilities, and slurmd has more than anyone inside); mbind, move_pages, set_mempolicy, migrate_pages (NUMA);
+ * name_to_handle_at (only tells); adjtimex, clock_adjtime (reading the clock's state is free, setting it takes
+ * CAP_SYS_TIME); vhangup (CAP_SYS_TTY_CONFIG); seccomp, landlock_* (sandboxes within the jail).
  */
 #define _GNU_SOURCE
 #include <asm/unistd.h>

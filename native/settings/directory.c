@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the directories that settings name, and checks them: others may have been there first, as in /tmp. enroot, the cache
- * and pyxis call it. */
+/* Makes the directories that settings of enroot name, and refuses those that other users could replace, as in /tmp.
+ * enroot, the cache and pyxis call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Computes the edit distance of a setting's name and a known one, to recognise misspelt settings. settings.c calls
- * it. */
+/* Counts the letters in which two names of settings differ, to suggest the right one for a misspelt one. settings.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "edit_distance.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The edit distance of two names of settings, to say which one somebody meant. */
+/* Counts the letters in which two names of settings differ, to suggest the right one for a misspelt one. */
 #ifndef ENROOT_EDIT_DISTANCE_H
 #define ENROOT_EDIT_DISTANCE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Expands variables and a few commands in a value, as a shell would. settings.c, enroot/container and
- * native/container call it. */
+/* Expands variables and five allowed commands in the value of a setting, without running a shell. settings.c,
+ * enroot/container and native/container call it. */
 #define _GNU_SOURCE
 #include "expand.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a shell would make of a value, as far as that is allowed: variables and five commands, and no shell. */
+/* Expands variables and five allowed commands in the value of a setting, as a shell would, without running one. */
 #ifndef ENROOT_EXPAND_H
 #define ENROOT_EXPAND_H
 

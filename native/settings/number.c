@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses settings that are numbers, sizes or times. settings.c, enroot/importing and native/cache call it. */
+/* Checks and converts settings that are numbers, sizes, times, or yes and no. settings.c, enroot/importing and
+ * native/cache call it. */
 #define _GNU_SOURCE
 #include "number.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings that are numbers. */
+/* Checks and converts settings that are numbers, sizes, times, or yes and no. */
 #ifndef ENROOT_NUMBER_H
 #define ENROOT_NUMBER_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The configuration: environment, enroot.conf, its drop-ins, defaults; what is set first wins. */
+/* The settings of enroot: from the environment, enroot.conf, the files of enroot.conf.d, defaults. The first to set
+ * one wins. */
 #ifndef ENROOT_SETTINGS_H
 #define ENROOT_SETTINGS_H
 

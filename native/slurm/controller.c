@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks slurmctld whether a job is over and which partition it is in, and drains nodes. pyxis/slurm and spank_jail/slurm call it. */
+/* Sends requests to slurmctld: whether a job is over, which partition it is in, and to drain a node. pyxis/slurm and
+ * spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "controller.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin asks of slurmctld, and tells it. Each call is a message there and back. */
+/* Requests to slurmctld, each one message and its answer: whether a job is over, its partition, and
+ * draining a node. */
 #ifndef JAIL_CONTROLLER_H
 #define JAIL_CONTROLLER_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compresses one block with lz4, zstd or zlib. data.c, metadata.c and squashfs.c call it. */
+/* Compresses one block of a squashfs image with lz4, zstd or zlib. data.c, metadata.c and squashfs.c call it. */
 #define _GNU_SOURCE
 #include "compress.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compression of one block after another, by one thread. */
+/* Compresses blocks of a squashfs image with lz4, zstd or zlib. Each thread has its own compressor. */
 #ifndef SQUASHFS_COMPRESS_H
 #define SQUASHFS_COMPRESS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the content of files as compressed blocks, in threads. Files of this folder call it. */
+/* Writes the content of files into a squashfs image, as blocks that several threads compress. Files of this folder
+ * call it. */
 #define _GNU_SOURCE
 #include "data.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The first part of an image: the content of files, in blocks that many threads compress.
+/* The first part of a squashfs image: the content of files, in blocks that several threads compress.
  *
- * Blocks lie in the image in the order in which they were put, whichever thread is done first: the image is the
- * same with any number of threads. Memory is bounded by the blocks that are under way.
+ * Blocks lie in the image in the order in which they were put, whichever thread is done first: the image is the same
+ * with any number of threads. Memory is bounded by the blocks that are under way.
  */
 #ifndef SQUASHFS_DATA_H
 #define SQUASHFS_DATA_H

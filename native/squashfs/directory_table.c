@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes squashfs' directory table. tables.c calls it. */
+/* Writes the directory table of a squashfs image: the names in each directory. tables.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

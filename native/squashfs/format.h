@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Squashfs 4.0 on disk. All numbers are little-endian. */
+/* The structures and numbers of squashfs 4.0 on disk. All numbers are little-endian. */
 #ifndef SQUASHFS_FORMAT_H
 #define SQUASHFS_FORMAT_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the inode of one file. directory_table.c calls it. */
+/* Writes the inode of one file into the inode table of a squashfs image. directory_table.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes a table of metadata in compressed pieces of 8 KiB. Files of this folder call it. */
+/* Writes a metadata table of a squashfs image, such as that of inodes, in compressed pieces of 8 KiB. Files of this
+ * folder call it. */
 #define _GNU_SOURCE
 #include "metadata.h"
 

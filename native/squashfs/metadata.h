@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of metadata: bytes in compressed pieces of 8 KiB.
+/* A metadata table of a squashfs image, such as that of inodes, in compressed pieces of 8 KiB.
  *
- * With a file (`fd`, from `offset` on) pieces are written there as they come. Else they are kept in memory, and those
- * of a long table in a file without a name, until they are written.
+ * If it has a file (`fd`, from `offset` on), pieces are written there as they come. Otherwise they are kept in
+ * memory, or in an unnamed file if the table is long, until the table is written.
  */
 #ifndef SQUASHFS_METADATA_H
 #define SQUASHFS_METADATA_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of the squashfs sink share. Private to them. */
+/* Structs and functions that only the files of native/squashfs use. */
 #ifndef SQUASHFS_PARTS_H
 #define SQUASHFS_PARTS_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receives the entries of a merged tree and writes them as a squashfs 4.0 image. tables.c and enroot/importing call
- * it. */
+/* Writes the merged layers of an image as a squashfs 4.0 file: receives entry after entry. tables.c and
+ * enroot/importing call it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sink that writes a squashfs 4.0 image, with nothing unpacked and no privilege at all.
+/* Writes the merged layers of an image as a squashfs 4.0 file, without unpacking them and without privileges.
  *
- * Content is compressed and written as it comes; what the tree is goes behind it, at the end. All files belong to
- * root. Times are whole seconds between 1970 and 2106, which is all that squashfs has.
+ * Content is compressed and written as it comes; the tables of files and directories follow at the end. All files
+ * belong to root. Times are whole seconds between 1970 and 2106, which is all that squashfs has.
  */
 #ifndef SQUASHFS_H
 #define SQUASHFS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the tables that lie behind the content, and the superblock that says where. enroot/importing/produce.c calls it. */
+/* Ends a squashfs image: writes its tables behind the content of files, and the superblock that says where they are.
+ * enroot/importing/produce.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

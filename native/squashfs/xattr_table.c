@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects extended attributes and writes their table. squashfs.c and inodes.c call it. */
+/* Collects the extended attributes of files and writes their table in a squashfs image. squashfs.c
+ * and inodes.c call it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The least a C unit test needs: each failed check names its line, the program ends with the count. */
+/* A macro for C unit tests: a failed check prints its line, and the program ends with the number of failures. */
 #ifndef JAIL_CHECK_H
 #define JAIL_CHECK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the fuzz targets share: an invariant that does not hold ends the process with its text. */
+/* Macros for fuzz targets: a condition that does not hold ends the process with its text. */
 #ifndef JAIL_FUZZ_H
 #define JAIL_FUZZ_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares lines of a manifest with a tree, in threads. Python calls it, by native/cffi. */
+/* Compares files of a volume with lines of its manifest, in threads: metadata, and content where asked. Python calls
+ * it, by native/cffi. */
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares lines of a manifest with a tree, in threads: by metadata, and by content where asked.
+/* Compares files of a volume with lines of its manifest, in threads: metadata, and content where asked.
  *
- * The tree is written by its users: no symbolic link is followed on the way to a file, and the call that
- * finds one blocked says so. What is compared, and what a line is: cellblock/jail/tree/manifest.py.
+ * Users write the tree. So no symbolic link is followed on the way to a file; a caller hears that a path was blocked
+ * by one. cellblock/jail/tree/manifest.py says what a line is and what is compared.
  */
 #ifndef VOLUME_CHECK_H
 #define VOLUME_CHECK_H

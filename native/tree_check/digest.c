@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Takes SHA-256 of files by OpenSSL. check.c calls it. Loaded at run time, not linked: Python's own ssl brings a libcrypto
- * along, its headers mostly not. */
+/* Computes the SHA-256 of a file with OpenSSL's libcrypto. check.c calls it. The library is loaded at run time, not
+ * linked: it comes with Python's ssl, mostly without its headers. */
 #define _GNU_SOURCE
 #include "digest.h"
 

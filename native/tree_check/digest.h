@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 by OpenSSL's libcrypto, which uses what the processor has for it. */
+/* Computes the SHA-256 of a file with OpenSSL's libcrypto, which uses the processor's instructions for it. */
 #ifndef VOLUME_DIGEST_H
 #define VOLUME_DIGEST_H
 

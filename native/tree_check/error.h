@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The error of the comparison of a tree with its manifest: what went wrong, in words, and its errno. */
+/* The error of native/tree_check: a text, and errno. */
 #ifndef VOLUME_ERROR_H
 #define VOLUME_ERROR_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses one line of a volume's manifest: what one file of a tree has to be. check.c calls it. */
+/* Parses one line of a volume's manifest, which says what one file has to be. check.c calls it. */
 #define _GNU_SOURCE
 #include "line.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One line of a manifest, in pieces. */
+/* Parses one line of a volume's manifest into its fields. */
 #ifndef VOLUME_LINE_H
 #define VOLUME_LINE_H
 

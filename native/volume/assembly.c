@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Assembles a directory and its manifest from layers or from another directory. Python calls it
- * (native/cffi/image_core.py). */
+/* Writes a directory and its manifest, from an image's layers or from another directory.
+ * Python calls it (native/cffi/image_core.py). */
 #define _GNU_SOURCE
 #include "assembly.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From layers, or a directory, to a directory and its manifest: the one way in for Python. */
+/* Writes a directory and its manifest, from an image's layers or from another directory. Python calls it for that. */
 #ifndef IMAGE_ASSEMBLY_H
 #define IMAGE_ASSEMBLY_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the manifest of a tree. assembly.c calls it. */
+/* Writes the manifest of a volume: one line per file. assembly.c calls it. */
 #define _GNU_SOURCE
 #include "manifest.h"
 

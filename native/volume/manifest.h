@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the manifest of a tree; cellblock/jail/tree/manifest.py describes the format and reads it. */
+/* Writes the manifest of a volume, one line per file. cellblock/jail/tree/manifest.py describes the
+ * format and reads it. */
 #ifndef IMAGE_MANIFEST_H
 #define IMAGE_MANIFEST_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds where two sorted manifests differ. Python calls it (native/cffi/image_core.py). */
+/* Finds the lines in which two manifests of volumes differ, for an upgrade.
+ * Python calls it (native/cffi/image_core.py). */
 #define _GNU_SOURCE
 #include "manifest_compare.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Where two manifests differ: both are sorted, and are read side by side once. */
+/* Finds the lines in which two manifests of volumes differ: both are sorted, and read side by side once. */
 #ifndef IMAGE_MANIFEST_COMPARE_H
 #define IMAGE_MANIFEST_COMPARE_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a directory as a sorted series of entries, in the form in which a tar's entries are read. assembly.c calls
- * it. */
+/* Reads a directory on disk as a sorted series of entries with content, in the form in which the tar reader gives a
+ * layer's. assembly.c calls it. */
 #define _GNU_SOURCE
 #include "walk.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a directory as a tar would be read: entries in the order of a sorted walk, and their content.
+/* Reads a directory on disk in the form in which the tar reader gives a layer: sorted entries, and their content.
  *
- * Directories on other file systems are entered like any other. Sockets are left out: one means something
- * only to the process that listens on it. */
+ * Directories on other file systems are entered like any other. Sockets are left out: one means something only to the
+ * process that listens on it.
+ */
 #ifndef IMAGE_WALK_H
 #define IMAGE_WALK_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Environments: first what pyxis is asked for, then the task's and the container's, pair by line; an empty line between. */
+/* Fuzzes what pyxis makes of environments: options that come as variables, then the task's and the container's
+ * variables. Empty lines are between the three. */
 #define _GNU_SOURCE
 #include <string.h>
 

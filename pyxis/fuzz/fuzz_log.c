@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What enroot, hooks and importers print, which the keeper and tasks read, both of them forks of slurmstepd. */
+/* Fuzzes the parser of what enroot and hooks print. It runs in forks of slurmstepd, so it must survive any text. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <unistd.h>

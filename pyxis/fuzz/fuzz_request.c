@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options of a user: the first byte says which, the rest is the value; line by line. */
+/* Fuzzes the parser of the options --container-*: the first byte of a line says which option, the rest
+ * is its value. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's arguments in plugstack.conf. */
+/* Parses the plugin's arguments in plugstack.conf. */
 #ifndef PYXIS_ARGUMENTS_H
 #define PYXIS_ARGUMENTS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses one mount of --container-mounts into a line of fstab. request.c calls it. */
+/* Parses one mount of the option --container-mounts into a line of fstab, which enroot takes. request.c calls it. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>

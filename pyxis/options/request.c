@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Parses the options --container-* and checks what they mean together. arguments.c, pyxis/slurm and pyxis/step call
- * it. */
+/* Parses the options --container-*, and refuses those that contradict each other. arguments.c, pyxis/slurm and
+ * pyxis/step call it. */
 #define _GNU_SOURCE
 #include "request.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the user asks for with --container-*: each option's grammar, and what they mean together.
+/* The options --container-*: the grammar of each, and which contradict each other.
  *
- * Knows nothing of Slurm: slurm/option_input.h connects it. Messages begin with the option's name.
+ * It knows nothing of Slurm: slurm/input.h gets the options from there. Messages begin with the option's name.
  */
 #ifndef PYXIS_REQUEST_H
 #define PYXIS_REQUEST_H

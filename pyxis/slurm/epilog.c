@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes what a job leaves on a node: containers of its own scope, and what killed steps left. plugin.c calls it. */
+/* Removes at a job's end what it left on the node: containers that live as long as their job, and files of steps that
+ * were killed. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "epilog.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job leaves on a node: containers of its own scope, and what a step could not clear away because it was killed.
+/* Removes at a job's end what it left on the node: containers that live as long as their job, and files of steps that
+ * were killed.
  *
- * slurmd's epilog runs as root, outside of any jail: it enters the jail first, by jail-enter, and as the user.
+ * slurmd runs the epilog as root, outside of any jail. So it enters the jail first, by jail-enter, and as the user.
  */
 #ifndef PYXIS_EPILOG_H
 #define PYXIS_EPILOG_H

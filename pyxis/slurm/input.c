@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the options and environment variables of a job from Slurm. plugin.c calls it. */
+/* Reads the container options and the environment variables of a job through Slurm's SPANK
+ * functions. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "input.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options and environment variables of a job, as Slurm hands them over. */
+/* Reads the container options and the environment variables of a job through Slurm's SPANK functions. */
 #ifndef PYXIS_INPUT_H
 #define PYXIS_INPUT_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints what the plugin says, each line with its name. epilog.c, input.c and plugin.c call it. */
+/* Logs what the plugin reports, each line with the plugin's name before it. epilog.c, input.c and
+ * plugin.c call it. */
 #define _GNU_SOURCE
 #include "log.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the plugin says, each line with its name. */
+/* Logs what the plugin reports, each line with the plugin's name before it. */
 #ifndef PYXIS_LOG_H
 #define PYXIS_LOG_H
 

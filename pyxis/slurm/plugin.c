@@ -29,7 +29,7 @@
 #include "pyxis/step/step_cleanup.h"
 #include "pyxis/step/implicit_mounts.h"
 #include "pyxis/step/pmix.h"
-#include "pyxis/step/program.h"
+#include "pyxis/step/program_fault.h"
 #include "pyxis/step/shared_memory.h"
 #include "pyxis/step/task.h"
 #include "epilog.h"

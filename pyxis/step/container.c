@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds, makes and starts the container of a step, in its first task. Files of this folder and pyxis/ call it. */
+/* Opens the container of a step: joins one that runs, or makes and starts one from an image. It runs in the step's
+ * first task on a node. Files of this folder and pyxis/ call it. */
 #define _GNU_SOURCE
 #include "container.h"
 
@@ -23,7 +24,7 @@
 #include "program_log.h"
 #include "running_containers.h"
 #include "save.h"
-#include "namespaces.h"
+#include "step_namespaces.h"
 
 /* The settings that enroot will have, read where it will read them. */
 static char *find_root(struct pyxis_container *container, struct jail_error *err)
@@ -38,7 +39,7 @@ static char *find_root(struct pyxis_container *container, struct jail_error *err
 		result = settings_directory(&settings, "ENROOT_DATA_PATH", err);
 	environ = own;
 	container->remapped = !result && container->owner.uid && settings_true(&settings, "ENROOT_REMAP_ROOT");
-	container->unshare = result ? 0 : pyxis_spaces_asked(&settings);
+	container->unshare = result ? 0 : pyxis_namespaces_asked(&settings);
 	char *root = result ? NULL : text_format("%s/%s", settings_get(&settings, "ENROOT_DATA_PATH"), container->root);
 	settings_free(&settings);
 	return root;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The container of a step: found running, made from an image, started. In the first task, as the user. */
+/* Opens the container of a step, and closes it at the step's end. It runs in the step's first task on a
+ * node, as the user. */
 #ifndef PYXIS_CONTAINER_H
 #define PYXIS_CONTAINER_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs programs for a container, and tells its user what they say. container.c, image.c, save.c and
- * pyxis/slurm/plugin.c call it. */
+/* Runs programs that prepare or save a step's container, such as enroot, and shows their messages to the user.
+ * container.c, image.c, save.c and pyxis/slurm/plugin.c call it. */
 #define _GNU_SOURCE
 #include "container_run.h"
 

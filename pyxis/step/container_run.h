@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Programs that are run for a step's container, and what its user is told of them. */
+/* Runs programs that prepare or save a step's container, such as enroot, and shows their messages to the user. */
 #ifndef PYXIS_CONTAINER_RUN_H
 #define PYXIS_CONTAINER_RUN_H
 

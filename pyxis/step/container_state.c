@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the cleanup process of a step's container as soon as something needs it, and names the cluster. container.c, image.c, save.c and
- * pyxis/slurm/plugin.c call it. */
+/* Starts the process that cleans up after a step's container, as soon as there is something to clean up. It also
+ * finds the cluster's name. container.c, image.c, save.c and pyxis/slurm/plugin.c call it. */
 #define _GNU_SOURCE
 #include "container_state.h"
 

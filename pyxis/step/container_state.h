@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step asks of its container, and what is known of it so far. In the first task, as the user. */
+/* The state of a step's container: what the step asked for, and what has been made so far. Kept by
+ * the step's first task. */
 #ifndef PYXIS_CONTAINER_STATE_H
 #define PYXIS_CONTAINER_STATE_H
 

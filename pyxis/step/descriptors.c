@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closes the descriptors of slurmstepd in a process that was forked from it. step_cleanup.c, runtime.c and pyxis/slurm call
- * it. */
+/* Closes the descriptors that a process forked from slurmstepd has inherited. step_cleanup.c, runtime.c and
+ * pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "descriptors.h"
 

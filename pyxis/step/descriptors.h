@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Closes what a process that was forked from slurmstepd has inherited, before it goes on without slurmstepd. */
+/* Closes the descriptors that a process forked from slurmstepd has inherited, so that users' programs
+ * do not get them. */
 #ifndef PYXIS_DESCRIPTORS_H
 #define PYXIS_DESCRIPTORS_H
 

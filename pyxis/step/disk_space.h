@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a program failed because a file system is full, and what its user can do. */
+/* Recognises a full disk in what a program printed, and says what the user can do. */
 #ifndef PYXIS_DISK_SPACE_H
 #define PYXIS_DISK_SPACE_H
 

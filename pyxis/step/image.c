@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Imports an image, or finds the file, that `enroot start` takes. container.c and pyxis/slurm call it. */
+/* Gets the image of a step's container: finds the file, or imports it, in the form that `enroot start` takes.
+ * container.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "image.h"
 

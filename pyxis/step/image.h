@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* From an image to what `enroot start` takes. */
+/* Gets the image of a step's container, in the form that `enroot start` takes. */
 #ifndef PYXIS_IMAGE_SOURCE_H
 #define PYXIS_IMAGE_SOURCE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Receives the descriptor and path of an image in the cache from the program that imports it. image.c calls it. */
+/* Receives an image in the cache from the program that imports it, as a path and an open
+ * descriptor. image.c calls it. */
 #define _GNU_SOURCE
 #include "image_descriptor.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The cache's own file of an image, instead of a file made of it: the import hands over a descriptor whose lock keeps the
- * image from being trimmed, and its path. */
+/* Uses the cache's own file of an image instead of a copy: the import passes its path, and a descriptor whose lock
+ * keeps the cache from deleting it. */
 #ifndef PYXIS_IMAGE_DESCRIPTOR_H
 #define PYXIS_IMAGE_DESCRIPTOR_H
 

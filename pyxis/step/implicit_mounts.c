@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Adds the mounts of the node that a container shows without being asked. pmix.c and pyxis/slurm call it. */
+/* Adds a directory of the node, such as PMIx's, to a container's mounts without the user asking, if the node has it.
+ * pmix.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "implicit_mounts.h"
 

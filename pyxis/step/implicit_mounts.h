@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts of the node that a container gets without being asked for. */
+/* Adds a directory of the node, such as PMIx's, to a container's mounts without the user asking. */
 #ifndef PYXIS_PLACE_H
 #define PYXIS_PLACE_H
 

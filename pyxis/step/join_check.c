@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares what a step asks for with the container that runs already. container.c calls it. */
+/* Refuses to join a running container that lacks what the step's options ask for, such as a
+ * mount. container.c calls it. */
 #define _GNU_SOURCE
 #include "join_check.h"
 
@@ -19,7 +20,7 @@
 #include "native/container/fstab.h"
 #include "native/base/scoped.h"
 #include "native/base/sys.h"
-#include "namespaces.h"
+#include "step_namespaces.h"
 
 /* The process in the container, and its root. Descriptors: a number may become another process's, a path lead elsewhere. */
 struct joined {
@@ -33,15 +34,15 @@ static int lacks(const struct joined *joined, const char *option, const char *wh
 	return jail_fail(err, NULL, 0, "%s: the container \"%s\" runs already, and %s", option, joined->container->request->name, what);
 }
 
-static int check_spaces(const struct joined *joined, struct jail_error *err)
+static int check_namespaces(const struct joined *joined, struct jail_error *err)
 {
-	scoped_spaces own = PYXIS_SPACES_NONE;
+	scoped_namespaces own = PYXIS_NAMESPACES_NONE;
 	struct stat ours, theirs;
 
-	if (pyxis_spaces_note(&own, joined->container->unshare, err))
+	if (pyxis_namespaces_note(&own, joined->container->unshare, err))
 		return -1;
-	for (unsigned i = 0; i < PYXIS_SPACES; i++) {
-		const char *name = pyxis_space_name(i);
+	for (unsigned i = 0; i < PYXIS_NAMESPACES; i++) {
+		const char *name = pyxis_namespace_name(i);
 		scoped_free char *path = text_format("ns/%s", name);
 		scoped_fd fd = own.before[i] < 0 ? -1 : openat(joined->process, path, O_RDONLY | O_CLOEXEC);
 		if (own.before[i] < 0)
@@ -209,6 +210,6 @@ int pyxis_join_check(const struct pyxis_container *container, struct jail_error 
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot look into the container \"%s\", which runs already",
 				 container->request->name);
-	return check_spaces(&joined, err) || check_root_id(&joined, err) || check_writable(&joined, err) || check_home(&joined, err) ||
+	return check_namespaces(&joined, err) || check_root_id(&joined, err) || check_writable(&joined, err) || check_home(&joined, err) ||
 	       check_mounts(&joined, err) ? -1 : 0;
 }

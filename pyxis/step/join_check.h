@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whether a container that runs already has what a step asks of its container. */
+/* Checks that a running container has what a step's options ask for, before the step joins it. */
 #ifndef PYXIS_JOIN_CHECK_H
 #define PYXIS_JOIN_CHECK_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes containers that earlier jobs of the user left. container.c calls it. */
+/* Removes container roots and files that earlier jobs of the user left because neither their cleanup process nor an
+ * epilog could run. container.c calls it. */
 #define _GNU_SOURCE
 #include "leftovers.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What earlier jobs of the user left beside the containers: their keeper was killed, and no epilog ran, for the node went
- * down or was given up. Nothing on the node may know of them any more, and homes are shared by nodes and by clusters: what
- * bears the mark of this cluster goes as soon as slurmctld says that its job is over.
+/* Container roots and files that earlier jobs of the user left: their cleanup process was killed, and no epilog ran
+ * because the node went down.
+ *
+ * Homes are shared by nodes and clusters, so another node may have to remove them. What bears this cluster's label
+ * (root_label.h) is removed as soon as slurmctld says that its job is over.
  */
 #ifndef PYXIS_LEFTOVERS_H
 #define PYXIS_LEFTOVERS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks the name of a container while one step makes it. container.c calls it. */
+/* Locks the name of a container, so that one step at a time makes a container of that name. container.c calls it. */
 #define _GNU_SOURCE
 #include "name_lock.h"
 

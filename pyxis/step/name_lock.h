@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One at a time makes the container of a name: nodes of a step, and jobs, may share the directory of containers. */
+/* A lock on a container's name: nodes of a step, and jobs, may share the directory of containers, and one at a time
+ * makes a container of that name. */
 #ifndef PYXIS_NAME_LOCK_H
 #define PYXIS_NAME_LOCK_H
 

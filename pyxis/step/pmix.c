@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Passes PMIx's variables and directories into a container, for MPI. container.c and pyxis/slurm call it. */
+/* Gives a container what MPI needs of PMIx, whose server is in slurmstepd outside: variables and directories.
+ * container.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "pmix.h"
 

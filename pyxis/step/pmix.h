@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* MPI in containers: PMIx (PMIx Standard 5.0), whose server is in slurmstepd (mpi/pmix), outside the container.
- *
- * docs/decisions/pyxis-mpi.md says what was found out of it, and how.
- */
+/* Gives a container what MPI needs of PMIx (PMIx Standard 5.0), whose server is in slurmstepd (mpi/pmix), outside the
+ * container. docs/decisions/pyxis-mpi.md says what was found out, and how. */
 #ifndef PYXIS_PMIX_H
 #define PYXIS_PMIX_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps what a program printed, to show it when the program fails. container.c, container_run.c, image.c and save.c
- * call it. */
+/* Keeps in memory what enroot and other programs printed, to show it if they fail. container.c, container_run.c,
+ * image.c and save.c call it. */
 #define _GNU_SOURCE
 #include "program_log.h"
 

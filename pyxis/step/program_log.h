@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The output of a program that the plugin ran: kept in memory, for its user to see when it is of interest. */
+/* What a program that the plugin ran printed: kept in memory, to be shown to the user if it fails. */
 #ifndef PYXIS_PROGRAM_LOG_H
 #define PYXIS_PROGRAM_LOG_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells one root of a container from another of the same name. container.c and save.c call it. */
+/* Tells whether a container's root is still the same directory, or a new one of that name. container.c and save.c
+ * call it. */
 #define _GNU_SOURCE
 #include "root_identity.h"
 

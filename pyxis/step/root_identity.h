@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the root that a step runs in from another one that got its name meanwhile (`enroot remove`, `enroot create`).
+/* Tells whether a container's root is still the same directory, or one that got its name meanwhile (`enroot remove`,
+ * `enroot create`).
  *
- * A new directory may get the number of the one that was removed: it has another time of birth, where the file system knows that.
+ * A new directory may get the inode number of the removed one; it has another time of birth, where the file system
+ * knows that.
  */
 #ifndef PYXIS_ROOT_IDENTITY_H
 #define PYXIS_ROOT_IDENTITY_H

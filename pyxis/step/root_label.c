@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and reads the label in a root that says which job and step made it. container.c, image.c, leftovers.c and
- * pyxis/slurm call it. */
+/* Writes and reads the label of a container root, a file in it that says which job and step made it. container.c,
+ * image.c, leftovers.c and pyxis/slurm call it. */
 #define _GNU_SOURCE
 #include "root_label.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The label of a container root, which says whose it is, written into the root: `start` has a file there that no export
- * takes along.
+/* The label of a container root: a file in it that says which job and step made it, and that no export copies.
  *
- * "JOB.STEP" is a container with a name, and the step that made it. "JOB.STEP temporary CLUSTER" goes with that step. A
- * name says neither: a user may call a container 7.5, homes are shared by clusters that count their jobs alike.
+ * "JOB.STEP" is the label of a container with a name. "JOB.STEP temporary CLUSTER" is that of one that goes with its
+ * step. The root's own name cannot say this: a user may call a container 7.5, and clusters that share homes count
+ * their jobs alike.
  */
 #ifndef PYXIS_MARK_H
 #define PYXIS_MARK_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds containers that run on this node, by /proc. container.c calls it. */
+/* Finds a running container of a name on this node, in /proc. container.c calls it. */
 #define _GNU_SOURCE
 #include "running_containers.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Containers that run on this node, as the caller can see them in /proc. */
+/* Finds a running container of a name on this node, among the processes that the caller can see in /proc. */
 #ifndef PYXIS_RUNNING_CONTAINERS_H
 #define PYXIS_RUNNING_CONTAINERS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the program enroot as the task's user. container.c and container_run.c call it. */
+/* Runs the program enroot as the task's user, in the task's namespaces. container.c and container_run.c call it. */
 #define _GNU_SOURCE
 #include "runtime.h"
 

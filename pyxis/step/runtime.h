@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs the program enroot, as the task's user and where the task is. */
+/* Runs the program enroot as the task's user, in the task's namespaces. */
 #ifndef PYXIS_RUNTIME_H
 #define PYXIS_RUNTIME_H
 

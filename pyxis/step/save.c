@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes an image of the container for --container-save. container.c calls it. */
+/* Makes an image of the container for --container-save, at the end of the step. container.c calls it. */
 #define _GNU_SOURCE
 #include "save.h"
 

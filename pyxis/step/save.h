@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* --container-save: the container becomes an image when the step has ended. */
+/* Makes an image of the container for --container-save, at the end of the step. */
 #ifndef PYXIS_SAVE_H
 #define PYXIS_SAVE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shares memory between the tasks of a step: the first makes the container, the others wait. pyxis/slurm calls it. */
+/* Shares memory between the tasks of a step on a node: the first makes the container, the others wait and then join
+ * it. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "shared_memory.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the tasks of a step on a node share: the first makes the container, the others wait for it on one futex. */
+/* Memory that the tasks of a step on a node share: the first makes the container, the others wait for it
+ * on a futex. */
 #ifndef PYXIS_SHARED_MEMORY_H
 #define PYXIS_SHARED_MEMORY_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts the process of the user that saves and removes the container after the last task of a step. pyxis/slurm
- * calls it. */
+/* Starts a process of the user that saves and removes the container after the last task of a
+ * step. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "step_cleanup.h"
 

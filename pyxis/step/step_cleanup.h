@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happens after the last task of a step on a node: told by slurmstepd, done by a process of the user.
+/* A process of the user, the keeper, that saves and removes a step's container after its last task on a node.
  *
- * slurmstepd has the outside in reach, so it runs nothing: it holds pipes. Closing `life` ends the container's own
- * process; a word in `order` lets the keeper, which the first task forked where it was, save and remove; `done`
- * ends when that is over. Whatever dies on the way, the pipes close.
+ * slurmstepd, which is root and outside the jail, runs nothing for that: it only holds pipes. Closing `life` ends the
+ * container's own process; a word in `order` tells the keeper, which the first task forked, to begin; `done` ends
+ * when it is over. If anything dies on the way, the pipes close.
  */
 #ifndef PYXIS_STEP_CLEANUP_H
 #define PYXIS_STEP_CLEANUP_H

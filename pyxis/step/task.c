@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Moves a task into its container. pyxis/slurm calls it. */
+/* Moves a task of a step into its container, and sets the task's environment. pyxis/slurm calls it. */
 #define _GNU_SOURCE
 #include "task.h"
 
@@ -16,7 +16,7 @@
 #include "native/container/join.h"
 #include "native/base/argument.h"
 #include "native/base/scoped.h"
-#include "namespaces.h"
+#include "step_namespaces.h"
 
 #define MAX_ENVIRONMENT (4 * 1024 * 1024)
 
@@ -68,13 +68,13 @@ int pyxis_task_join(pid_t member, ino_t mounts, unsigned unshare, const struct p
 		return -1;
 	scoped_free char *path = text_format("/proc/%d/cwd", (int)member);
 	scoped_fd directory = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	scoped_spaces spaces = PYXIS_SPACES_NONE;
+	scoped_namespaces namespaces = PYXIS_NAMESPACES_NONE;
 	int kinds = join_differing(member, err);
-	if (kinds < 0 || pyxis_spaces_note(&spaces, unshare, err))
+	if (kinds < 0 || pyxis_namespaces_note(&namespaces, unshare, err))
 		return -1;
 	/* A PID namespace would hold what a task forks, not the task. */
 	kinds &= ~CLONE_NEWPID;
-	if (join_enter(process, kinds, member, err) || pyxis_spaces_check(&spaces, err) ||
+	if (join_enter(process, kinds, member, err) || pyxis_namespaces_check(&namespaces, err) ||
 	    enter_directory(request->workdir, directory, err))
 		return -1;
 	return join_confine(kinds, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A task becomes part of a container: by descriptors alone, in the task's own process. */
+/* Moves a task into its container: setns(2) in the task's own process, without a helper program. */
 #ifndef PYXIS_TASK_H
 #define PYXIS_TASK_H
 

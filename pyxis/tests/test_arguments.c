@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's arguments in plugstack.conf. */
+/* Tests the parsing of the plugin's arguments in plugstack.conf. */
 #define _GNU_SOURCE
 #include "native/testing/check.h"
 #include "pyxis/options/arguments.h"

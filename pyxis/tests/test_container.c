@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the user is told when there is no container, and how the importer is called. There is no enroot here: only a
- * start gets as far as to need one, and says so. */
+/* Tests what the user is told when a container cannot be had, and how the import is called. enroot
+ * itself is not needed. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a fork of slurmstepd keeps open. */
+/* Tests which descriptors a fork of slurmstepd keeps open. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a task's variables become, and what enroot is given of a job's. */
+/* Tests the environment of a task in its container, and the variables that enroot is given. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/testing/check.h"

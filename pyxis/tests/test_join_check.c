@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A container that runs already: what a step asks for must be there, or it is refused, with what is missing.
+/* Tests that a step is refused a running container that lacks what it asks for, and is told what is missing.
  *
- * The containers are processes of this test with namespaces of their own; nothing is played but enroot. */
+ * The containers are processes of this test with namespaces of their own; only enroot is replaced.
+ */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which of the things beside the containers are of jobs that are over, and whose. */
+/* Tests which roots and files beside the containers are taken for leftovers of jobs that are over. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <fnmatch.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grammar of --container-mounts. */
+/* Tests the grammar of --container-mounts. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/testing/check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a container shows for MPI, and what becomes of a task's variables. */
+/* Tests which directories and variables a container gets for MPI. */
 #define _GNU_SOURCE
 #include "native/base/scoped.h"
 #include "native/testing/check.h"

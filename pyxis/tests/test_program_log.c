@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What programs say: kept, cut into lines, told while they run; and a file system that is full. */
+/* Tests how messages of programs are kept, cut into lines and shown, and that a full disk is recognised. */
 #define _GNU_SOURCE
 #include <unistd.h>
 

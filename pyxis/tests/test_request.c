@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The other options, one by one and together; their environment variables. */
+/* Tests the options --container-* except mounts, alone, together and as environment variables. */
 #define _GNU_SOURCE
 #include <fnmatch.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One root is told from another that got its name. */
+/* Tests that a container's root is not confused with a new directory of the same name. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a root is, written into it: its image's author may have put anything there, before. */
+/* Tests the label by which a container root says whose job made it. It must be written safely even if the image has a
+ * file, FIFO or link in its place. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

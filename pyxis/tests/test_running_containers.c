@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What holds a container is found, and another user's set-user-ID program is not. */
+/* Tests that a running container is found by its holder, the process that keeps its namespaces, and that another
+ * user's set-user-ID program of that name is not taken for one. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks of nodes that need a whole node, or several: a job of root's on idle ones measures them, and each is compared with the others
- * of its set. docs/health.md. */
+/* Active checks: a job of root's measures idle nodes, and each result is compared with those of the other nodes of
+ * its kind (docs/health.md). */
 #ifndef ACTIVE_CHECKS_ACTIVE_H
 #define ACTIVE_CHECKS_ACTIVE_H
 

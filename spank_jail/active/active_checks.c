@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* active-checks: measures idle nodes by a job, and tells node-health what follows for each. The controller's follow-active-checks and
- * `build.py health --active` run it; docs/health.md. */
+/* active-checks: measures idle nodes by a job, compares them, and hands the results to node-health,
+ * which drains nodes that are too slow. The controller's follow-active-checks and `build.py health
+ * --active` run it (docs/health.md). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has nodes measured by a job: srun, whose tasks are told by their input what to do. active_checks.c calls it.
+/* Measures nodes by one job: starts node-speed on them by srun, tells the tasks by their input what to measure, and
+ * reads the results. active_checks.c calls it.
  *
- * srun carries what is said both ways, signed by Slurm: the tasks need no place to meet. */
+ * srun carries both directions, signed by Slurm, so the tasks need no shared directory.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Compares what was measured of a node with the median of its set. active_checks.c calls it.
- *
- * No number of a vendor's sheet: what nodes of one set reach is what one of them should. */
+/* Decides whether a node is too slow, by comparing its measurements with the median of the nodes of its set (nodes of
+ * one kind). active_checks.c calls it. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

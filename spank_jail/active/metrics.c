@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tells the exporter of verdicts, by a file for each node. active_checks.c calls it. */
+/* Writes the results of active checks to a file per node, from which the metrics exporter reads them. active_checks.c
+ * calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>

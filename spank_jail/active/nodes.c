@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists the nodes, and chooses those that are due for a measurement. active_checks.c calls it. */
+/* Reads the list of nodes from scontrol, and chooses the idle ones whose last measurement is old enough.
+ * active_checks.c calls it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

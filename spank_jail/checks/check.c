@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Says verdicts, keeps values from one look to the next, and bounds time: for the quick checks, which all call it. */
+/* Functions that all quick checks of a node share: reporting the result, reading arguments, remembering values until
+ * the next run, limiting time. All files of this folder call them. */
 #define _GNU_SOURCE
 #include "check.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the quick checks of a node share: verdicts, arguments, facts, and what they remember. docs/health.md lists the checks. */
+/* Functions that all quick checks of a node share: results, arguments, facts of the node, and values remembered until
+ * the next run. docs/health.md lists the checks. */
 #ifndef NODE_CHECKS_CHECK_H
 #define NODE_CHECKS_CHECK_H
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the GPUs that a node declares, by nvidia-smi's queries. node_checks.c calls it.
+/* Checks that the GPUs that a node has in Slurm's configuration are there and healthy, by nvidia-smi. node_checks.c
+ * calls it.
  *
- * A field that a GPU or a driver does not have ("[N/A]", "[Not Supported]") says nothing. */
+ * A value that a GPU or a driver does not have ("[N/A]", "[Not Supported]") counts neither way.
+ */
 #define _GNU_SOURCE
 #include <ctype.h>
 #include <errno.h>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks whether the jail is mounted, answers, is of the cluster's release, and is the volume of the other nodes, too. node_checks.c
- * calls it. What users wrote there is read as data, below the tree, bounded, and without waiting. */
+/* Checks that the jail is mounted and answers, has the cluster's release, and is the same volume as on
+ * other nodes. node_checks.c calls it. Users write in the jail, so files there are read as data, with a
+ * limit and without waiting. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks for faults of the machine in what the kernel has logged since the last look. node_checks.c calls it.
+/* Looks for hardware faults in what the kernel has logged since the last check. node_checks.c calls it.
  *
- * Users choose words of what the kernel logs: a program's name, 15 bytes, with which a line may begin, and a file's further on, both in
- * the line of a segmentation fault. So lines are taken by their grammar from the start, and faults of the machine by their level, too. */
+ * Users choose some words in the kernel's log: the name of a program and of a file in the line of a segmentation
+ * fault. So lines must match from their start, and hardware faults must have the right log level, too.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

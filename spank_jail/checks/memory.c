@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks memory, what is left in shared memory, and whether the machine has what the node told Slurm. node_checks.c calls it. */
+/* Checks free memory, files left in /dev/shm, and that memory and processors are those that the node has in Slurm's
+ * configuration. node_checks.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the network devices that are up: their state, and whether errors grow. node_checks.c calls it. */
+/* Checks network devices: their link, and whether their error counters grow. node_checks.c calls it. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-checks: the quick checks of a node's health, one program with a name for each. node-health runs it.
+/* node-checks: the quick checks of a node's health, as one program that looks at the name it is called by.
+ * node-health runs it.
  *
- * One program and not a script for each: all of them together may cost 50 ms of processor time a turn. */
+ * It is no script per check, because all together may take 50 ms of processor time per run.
+ */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the node's own places: writable, with room and inodes left. node_checks.c calls it. */
+/* Checks that directories of the node, such as /tmp, are writable and have free space and
+ * inodes. node_checks.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

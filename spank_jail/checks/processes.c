@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks processes: those of the node that hang in the kernel, zombies that its daemons leave, and what jobs left. node_checks.c
- * calls it.
+/* Checks for the node's own processes that hang in the kernel, zombies of its daemons, and processes that ended jobs
+ * left. node_checks.c calls it.
  *
- * Users make processes hang (a FUSE file system of their own suffices) and leave zombies as they like: these must not drain a
- * node. So those of the node alone count: root's, in its own mount namespace, in which no job is. */
+ * Users can make processes hang, such as by a FUSE file system, and leave zombies. These must not drain a node, so
+ * only processes of root in the node's own mount namespace count: no job is in it.
+ */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>

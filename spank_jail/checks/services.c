@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks what the node needs of others: the clock, names, and who says to Slurm who asks. node_checks.c calls it. */
+/* Checks services that the node depends on: a synchronised clock, name resolution, and Slurm's authentication (munge
+ * or sackd). node_checks.c calls it. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* complete-job JOB STATUS: tells slurmctld that a job ended with STATUS, as wait(2) has it. end-ended-jobs calls it.
+/* complete-job JOB STATUS: tells slurmctld that a job has ended with STATUS, as wait(2) gives it. end-ended-jobs
+ * calls it.
  *
- * JOB is the job's own number, which the task of an array has, too. It is what srun tells at its own end
- * (slurm_complete_job, slurm/slurm.h), and no command of Slurm's does. The library is the one that Slurm's commands have;
- * LD_LIBRARY_PATH says where, for it is not in the linker's folders.
+ * JOB is the job's own number, also for a task of an array. srun sends the same when it ends (slurm_complete_job,
+ * slurm/slurm.h), but no command of Slurm's does. LD_LIBRARY_PATH must name the folder of Slurm's library.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The driver of one node, as files: what `jail-driver collect` found, and what it makes of that.
+/* The files of a node's GPU driver that `jail-driver collect` found, and the directory that it makes of them.
  *
  * docs/jail-driver.md is the reference for administrators, docs/decisions/jail-driver.md says why.
  */

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Collects the files and links that a GPU driver consists of, and checks them. The other files of jail-driver call
- * it. */
+/* Collects the files and links of a GPU driver in a list, and checks them. The other files of jail-driver call it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

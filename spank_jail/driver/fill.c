@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes a directory of a set of files: DIRECTORY/N with lib64, bin, the specification and what it was made of. publish.c
- * calls it. */
+/* Writes the directory of a node's GPU driver from the list of its files: lib64, bin, a CDI specification and a
+ * record of the origin. publish.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

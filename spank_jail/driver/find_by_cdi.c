@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the driver as CDI specifications describe it. jail_driver.c calls it. */
+/* Finds the files of a GPU driver by the node's CDI specifications. jail_driver.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the driver as a container runtime injects it: its files mounted one by one, or its directories, into the usual ones.
- * jail_driver.c calls it.
+/* Finds the files of a GPU driver in the usual directories, where a container runtime mounted them into a node that
+ * is a container. jail_driver.c calls it.
  *
- * What is mounted is not told apart from what is simply there: by name and content it is the driver all the same.
+ * What is mounted is not told apart from what simply lies there: by name and content it is the driver all the same.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

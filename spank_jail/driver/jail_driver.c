@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jail-driver: makes the directory of a node's GPU driver, which jobs in the jail see as
- * /usr/local/nvidia. A node runs it before slurmd. */
+/* jail-driver: collects a node's GPU driver in a directory that jobs see in the jail as /usr/local/nvidia. A node
+ * runs it before slurmd. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes the driver's directory out of sight and shows it whole. jail_driver.c calls it.
+/* Makes the directory of a node's GPU driver in a hidden place, and exchanges it with the one in use in one step.
+ * jail_driver.c calls it.
  *
  *   DIRECTORY.lock       one collection at a time; beside it, for the first one mounts the directory
  *   DIRECTORY/           a small file system in memory, of this node
@@ -7,8 +8,9 @@
  *     current -> 8       replaced by rename(2)
  *
  * A generation is filled in a mount namespace of this process alone, where even SIGKILL leaves nothing, and then
- * attached here in one step. Jobs have a clone of it: what is unmounted here stays theirs until they end, for the kernel
- * drops a file system with its last mount. The generation before the last stays, for who has just read `current`.
+ * attached here in one step. Jobs have a clone of it: what is unmounted here stays theirs until they end, for the
+ * kernel drops a file system with its last mount. The generation before the last stays, for who has just read
+ * `current`.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the CDI specification by which a mount plan shows a node's driver directory: its two directories as they are, and
- * the devices, variables and other files that came with the driver. docs/jail-plan.md has the line of the plan. fill.c
- * calls it.
- */
+/* Writes the CDI specification with which a mount plan shows the node's driver directory in the jail, with devices
+ * and variables of the driver. docs/jail-plan.md has that line of the plan. fill.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdarg.h>

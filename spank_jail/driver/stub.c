@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes stubs of libraries that this node's driver lacks, beside it. fill.c calls it.
+/* Makes stubs, empty libraries, for those that this node's driver lacks. fill.c calls it.
  *
- * Without them ldconfig, run by some package's script in a job on this node, would drop their names from the
- * cache that all nodes share, and a node whose driver has the library would no longer find it.
+ * The jail's ld.so.cache is one for all nodes. If a library were missing here, ldconfig run by a job on this node
+ * would drop its name, and nodes whose driver has the library would no longer find it.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jail-enter: runs a command in the jail, or says what would be there. Administrators run it, and pyxis does.
+/* jail-enter: runs a command in the jail, or with --check and --print says what would be mounted. Administrators run
+ * it, and pyxis does.
  *
- * Exit status: that of CMD; 127 CMD not found, 126 not executable, 125 the jail could not be entered,
- * 2 wrong usage. --check and --print: 0, or 1 when something is wrong.
+ * Exit status: that of the command; 127 command not found, 126 not executable, 125 the jail could not be entered, 2
+ * wrong usage. --check and --print: 0, or 1 when something is wrong.
  */
 #define _GNU_SOURCE
 #include <errno.h>

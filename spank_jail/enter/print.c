@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a mount plan as it was understood. jail_enter.c calls it. */
+/* Prints a mount plan as it was understood, for `jail-enter --print`. jail_enter.c calls it. */
 #define _GNU_SOURCE
 #include "print.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints a mount plan as the parser understood it. */
+/* Prints a mount plan as it was understood, for `jail-enter --print`. */
 #ifndef JAIL_PRINT_H
 #define JAIL_PRINT_H
 

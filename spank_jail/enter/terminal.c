@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens a terminal in the jail and copies between it and the caller's. jail_enter.c calls it. */
+/* Opens a terminal (pty) in the jail for jail-enter's command, and copies between it and the caller's terminal.
+ * jail_enter.c calls it. */
 #define _GNU_SOURCE
 #include "terminal.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A terminal in the jail for who calls from one outside.
+/* A terminal (pty) in the jail for jail-enter's command.
  *
- * Handed into the jail, the caller's own terminal would be within reach of root inside, who could read what is
- * typed there. So the command gets one of the jail's, and a process that stays outside relays between the two.
+ * The caller's own terminal is not handed in: root in the jail could read what is typed there. So the command gets
+ * one of the jail's, and a process outside copies between the two.
  */
 #ifndef JAIL_TERMINAL_H
 #define JAIL_TERMINAL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes are accounts or a clear error, and what is written is whole, of ordinary users alone, and the same when it is
- * read again. The input is passwd, group and shadow with a byte 0xff between them. */
+/* Fuzzes the reader of the jail's accounts: any bytes give an error, or whole lines of ordinary users that are the
+ * same when read again. The input is passwd, group and shadow with a byte 0xff between them. */
 #define _GNU_SOURCE
 #include <string.h>
 

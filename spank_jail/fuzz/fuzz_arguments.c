@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's arguments in plugstack.conf, one a line of the input. */
+/* Fuzzes the parser of the plugin's arguments in plugstack.conf, one per line of the input. */
 #define _GNU_SOURCE
 #include <string.h>
 

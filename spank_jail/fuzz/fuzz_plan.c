@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes are a plan or a clear error, and a plan that is printed and read again is the same plan. */
+/* Fuzzes the parser of mount plans: any bytes give a plan or an error, and a plan that is printed and read again is
+ * the same. */
 #define _GNU_SOURCE
 #include <string.h>
 

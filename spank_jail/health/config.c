@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads which checks there are and what follows from them. node_health.c calls it. */
+/* Reads checks.conf and health.conf, which say which checks a node has, their limits and what follows. node_health.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "config.h"
 

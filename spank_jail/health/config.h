@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which checks there are, their limits, and the budget for drains: lines of
+/* Reads which checks a node has, their limits, and how many nodes may be drained for them, from lines of
  *
  *   check NAME [off] [KEY=VALUE...]   what is no key of the runner's is an argument of the program
  *   budget least=2 percent=10 within=3600
  *   folder PATH                       of the site's own checks
  *
- * A later line changes what an earlier one says: the image's checks.conf, the site's, and last the cluster's health.conf. */
+ * A later line changes what an earlier one says: the image's checks.conf, the site's, and last the cluster's
+ * health.conf.
+ */
 #ifndef NODE_HEALTH_CONFIG_H
 #define NODE_HEALTH_CONFIG_H
 

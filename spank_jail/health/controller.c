@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks slurmctld for the node's record and for drains, and tells it of them, by scontrol and sinfo. drain.c and tell.c call it.
+/* Asks slurmctld about this node and drained ones, and drains, resumes or comments this one, by scontrol and sinfo.
+ * drain.c and tell.c call it.
  *
- * Not by libslurm: nearly no turn has anything to say, and loading it would cost each of them more than all checks. */
+ * It does not use libslurm: most runs have nothing to tell slurmctld, and loading it would cost each more than all
+ * checks.
+ */
 #define _GNU_SOURCE
 #include "controller.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the runner asks slurmctld and tells it, by Slurm's commands. */
+/* Asks slurmctld about this node and drained ones, and drains, resumes or comments this one, by Slurm's commands. */
 #ifndef NODE_HEALTH_CONTROLLER_H
 #define NODE_HEALTH_CONTROLLER_H
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether the node is drained, and whether a drain of ours ends. node_health.c calls it.
+/* Decides whether node-health drains this node, or resumes it after a drain of its own. node_health.c calls it.
  *
- * Whether others are drained is asked before and after: nodes that find the same fault at the same moment all see none before, and those
- * beyond the budget, by time and name, take their drains back. Who comes late is seen in a later turn, for a drained node looks again in
- * each. */
+ * It counts drained nodes before and after its own drain: nodes that find the same fault at the same moment all see
+ * none before. Those beyond the budget, in order of time and name, take their drains back.
+ */
 #define _GNU_SOURCE
 #include "drain.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Drains this node for a check that found it sick, within the cluster's budget, and gives it back. */
+/* Drains this node when a check found it sick, if not too many nodes are drained already (the
+ * budget), and resumes it. */
 #ifndef NODE_HEALTH_DRAIN_H
 #define NODE_HEALTH_DRAIN_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-health: looks whether a node is fit for jobs, and drains it when it is not. slurmd runs it as HealthCheckProgram and as Prolog,
- * role-worker before the node registers; docs/health.md. */
+/* node-health: runs the checks of a node, and drains the node when one fails. slurmd runs it as HealthCheckProgram
+ * and as Prolog, role-worker before the node registers (docs/health.md). */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

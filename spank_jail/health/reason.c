@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and reads the reasons of drains that are ours. controller.c and drain.c call it. */
+/* Writes and parses the reasons of drains by node-health, so that it does not take others' drains for its own.
+ * controller.c and drain.c call it. */
 #define _GNU_SOURCE
 #include "reason.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reason of a drain that is ours: [cellblock:CHECK] TEXT, instance ID, TIME. */
+/* The reason of a drain by node-health: [cellblock:CHECK] TEXT, instance ID, TIME. */
 #ifndef NODE_HEALTH_REASON_H
 #define NODE_HEALTH_REASON_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs checks side by side, and makes verdicts of how they end. node_health.c calls it.
+/* Runs the checks side by side, and makes a result of each program's exit status. node_health.c calls it.
  *
- * A check that hangs in the kernel cannot be ended. It is left alone, and not started again while it is there: else each turn would
- * leave one more. */
+ * A check that hangs in the kernel cannot be killed. It is left alone, and not started again while it is there:
+ * otherwise each run would leave one more.
+ */
 #define _GNU_SOURCE
 #include "run_checks.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Runs checks side by side, each for as long as it may. */
+/* Runs the checks side by side, each with a time limit. */
 #ifndef NODE_HEALTH_RUN_CHECKS_H
 #define NODE_HEALTH_RUN_CHECKS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts strikes and passes, and keeps them in a file in /run. node_health.c calls it. */
+/* Counts failed and passed runs of each check in a file in /run, because a check must fail several times to drain a
+ * node. node_health.c calls it. */
 #define _GNU_SOURCE
 #include "state.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is remembered of each check between turns: its last verdict, strikes, and whether the node is sick by it. */
+/* What is remembered of each check between runs: its last results, and whether the node counts as sick by it. */
 #ifndef NODE_HEALTH_STATE_H
 #define NODE_HEALTH_STATE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Prints the node's health, and tells it to the exporter by a file, to slurmctld by the node's comment. node_health.c calls it. */
+/* Reports a node's health: prints it, writes it to a file for the metrics exporter, and sets the node's comment in
+ * Slurm. node_health.c calls it. */
 #define _GNU_SOURCE
 #include "tell.h"
 

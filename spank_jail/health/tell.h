@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is told of the node's health: to people, to the metrics, and in the comment of Slurm's record. */
+/* Reports a node's health: to people, to the metrics exporter, and in the node's comment in Slurm. */
 #ifndef NODE_HEALTH_TELL_H
 #define NODE_HEALTH_TELL_H
 

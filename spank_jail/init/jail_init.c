@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The init of a PID namespace: sleeps until it is killed. native/jail/pid_namespace.c runs it.
+/* jail-init: the first process (init) of a PID namespace for jobs. It sleeps until it is killed.
+ * native/jail/pid_namespace.c runs it.
  *
- * pid_namespace.c has it ignore SIGCHLD, so that the kernel reaps orphans, and has it die with its parent
- * (PR_SET_PDEATHSIG). It handles no signal, so the kernel keeps those of the namespace from it.
- * Its argument becomes its process name, which is its parent's: Slurm's proctrack/linuxproc
- * goes by names and lets its own daemon alone when it signals the processes of a step.
- * No C library: a node has one of these a step, and each is to cost a few pages.
+ * pid_namespace.c has it ignore SIGCHLD, so that the kernel reaps orphans, and die with its parent
+ * (PR_SET_PDEATHSIG). It handles no signal, so processes of the namespace cannot signal it. Its argument becomes its
+ * process name, its parent's: proctrack/linuxproc spares those when it kills a step. It has no C library: each step
+ * has one, and it is to cost a few pages.
  */
 #include <linux/capability.h>
 #include <linux/prctl.h>

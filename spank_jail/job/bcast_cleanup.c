@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Removes the files that sbcast left on a node. plugin.c calls it. */
+/* Removes the files that sbcast and srun --bcast left on a node, when the user's last job there
+ * ends. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "bcast_cleanup.h"
 

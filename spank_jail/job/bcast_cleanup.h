@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What sbcast and srun --bcast leave on a node, outside the jail: it ends with the user's last job there. */
+/* Removes the files that sbcast and srun --bcast left on a node, outside the jail, when the user's
+ * last job there ends. */
 #ifndef JAIL_BCAST_CLEANUP_H
 #define JAIL_BCAST_CLEANUP_H
 

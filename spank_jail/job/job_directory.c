@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens, locks and marks the directory that a job has on its node. enter_step.c, spool.c and the files of job_*.c call it. */
+/* Opens, locks and marks the directory in which a node keeps the mounts and namespaces of a job. enter_step.c,
+ * spool.c and the files of job_*.c call it. */
 #define _GNU_SOURCE
 #include "job_directory.h"
 

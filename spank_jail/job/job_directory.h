@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The directory of a job on its node, in which mounts and namespaces are kept for its steps.
+/* The directory of a job on its node, in which mounts and namespaces are kept for all steps of the job.
  *
- * It lies in the holder, a mount in slurmd's own namespace. Nothing of the job has to stay alive between steps, slurmd may
- * restart, and a node that goes down takes it with it. All of this file is for slurmd's own namespace.
+ * It lies in the holder, a mount in slurmd's own mount namespace, where all functions here must be called. So nothing
+ * of the job has to run between steps, slurmd may restart, and the directory is gone when the node goes down.
  * job_mounts.h, job_namespaces.h, job_mount_namespaces.h and spool.h say what lies there.
  */
 #ifndef JAIL_JOB_DIRECTORY_H

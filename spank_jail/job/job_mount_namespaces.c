@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, keeps and opens the mount namespaces of a job, once for all its steps. open_step.c and enter_step.c call it. */
+/* Makes, keeps and opens the three mount namespaces of a job on a node, which all its steps use. open_step.c and
+ * enter_step.c call it. */
 #define _GNU_SOURCE
 #include "job_mount_namespaces.h"
 
@@ -24,7 +25,7 @@
 /* Their names in the job's directory, in the order of pins(). */
 static const char *const names[] = { "home", "tasks", "window" };
 
-#define N_VIEWS 3
+#define N_NAMESPACES 3
 
 /* Linux 6.12; a number of the kernel's interface, which headers of older systems lack. */
 #ifndef NS_GET_MNTNS_ID
@@ -38,11 +39,11 @@ struct cpus {
 	cpu_set_t set[N_CPUS / CPU_SETSIZE];
 };
 
-static void pins(const struct jail_views *views, int fds[N_VIEWS])
+static void pins(const struct jail_namespaces *namespaces, int fds[N_NAMESPACES])
 {
-	fds[0] = views->home;
-	fds[1] = views->tasks;
-	fds[2] = views->window;
+	fds[0] = namespaces->home;
+	fds[1] = namespaces->tasks;
+	fds[2] = namespaces->window;
 }
 
 /* A mount namespace can be pinned only in an older one, lest they hold each other, and Linux 6.18 tells the
@@ -106,16 +107,16 @@ static int share_tmp(int root, struct jail_error *err)
 }
 
 /* The jail's tree, in a namespace that becomes slurmstepd's. */
-static int make_home(const struct jail_views_request *request, const struct cpus *allowed, struct jail_views *views,
-		     struct jail_error *err)
+static int make_home(const struct jail_namespaces_request *request, const struct cpus *allowed,
+		     struct jail_namespaces *namespaces, struct jail_error *err)
 {
 	const struct jail_apply_options options = {
 		.plan = request->plan, .level = request->level, .mounts = request->mounts, .notice = request->notice,
 		.part = JAIL_PART_OTHERS,
 	};
 
-	views->home = make_younger(request->holder, allowed, err);
-	if (views->home < 0 || jail_holder_hide(err))
+	namespaces->home = make_younger(request->holder, allowed, err);
+	if (namespaces->home < 0 || jail_holder_hide(err))
 		return -1;
 	scoped_fd root = jail_tree_attach(request->root, err);
 	if (root < 0 || jail_tree_apply(root, &options, err) ||
@@ -125,7 +126,7 @@ static int make_home(const struct jail_views_request *request, const struct cpus
 }
 
 /* Left out of the window. At level pid a step adds its own to the tasks' namespace. */
-static int show_processes(const struct jail_views_request *request, struct jail_error *err)
+static int show_processes(const struct jail_namespaces_request *request, struct jail_error *err)
 {
 	const struct jail_apply_options options = {
 		.plan = request->plan, .level = request->level, .notice = request->notice, .part = JAIL_PART_PROC,
@@ -137,13 +138,14 @@ static int show_processes(const struct jail_views_request *request, struct jail_
 	return request->pids < 0 ? jail_tree_apply(root, &options, err) : jail_pid_apply(request->pids, root, &options, err);
 }
 
-static int make_tasks(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+static int make_tasks(const struct jail_namespaces_request *request, struct jail_namespaces *namespaces,
+		      struct jail_error *err)
 {
-	if (jail_namespace_branch(&views->tasks, err) ||
+	if (jail_namespace_branch(&namespaces->tasks, err) ||
 	    (request->level < JAIL_LEVEL_PID && show_processes(request, err)) ||
 	    jail_namespace_pivot(request->root, err))
 		return -1;
-	views->mounts = jail_namespace_count(views->tasks);
+	namespaces->mounts = jail_namespace_count(namespaces->tasks);
 	scoped_fd root = sys_open("/", O_PATH | O_DIRECTORY);
 	if (root < 0)
 		return jail_fail(err, "open", errno, "cannot open the jail's root");
@@ -151,25 +153,27 @@ static int make_tasks(const struct jail_views_request *request, struct jail_view
 	       (request->readonly && jail_tree_readonly(root, err)) ? -1 : 0;
 }
 
-static int make_window(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+static int make_window(const struct jail_namespaces_request *request, struct jail_namespaces *namespaces,
+		       struct jail_error *err)
 {
-	if (jail_namespace_enter(views->home, err) || jail_namespace_branch(&views->window, err))
+	if (jail_namespace_enter(namespaces->home, err) || jail_namespace_branch(&namespaces->window, err))
 		return -1;
 	scoped_fd laid = jail_window_lay(request->root, request->parts, err);
 	return laid < 0 ? -1 : jail_namespace_pivot(request->root, err);
 }
 
-int jail_views_make(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err)
+int jail_namespaces_make(const struct jail_namespaces_request *request, struct jail_namespaces *namespaces,
+			 struct jail_error *err)
 {
 	struct cpus allowed = { 0 };
 	bool known = !sched_getaffinity(0, sizeof(allowed), allowed.set);
-	int result = make_home(request, &allowed, views, err) || make_tasks(request, views, err) ||
-		     make_window(request, views, err) ? -1 : 0;
+	int result = make_home(request, &allowed, namespaces, err) || make_tasks(request, namespaces, err) ||
+		     make_window(request, namespaces, err) ? -1 : 0;
 
 	if (known)
 		(void)sched_setaffinity(0, sizeof(allowed), allowed.set);
 	if (result)
-		jail_views_close(views);
+		jail_namespaces_close(namespaces);
 	return result;
 }
 
@@ -179,44 +183,44 @@ static bool is_namespace(int fd)
 	return fd >= 0 && ioctl(fd, NS_GET_NSTYPE) == CLONE_NEWNS;
 }
 
-bool jail_views_find(int directory, struct jail_record *record, struct jail_views *views)
+bool jail_namespaces_find(int directory, struct jail_record *record, struct jail_namespaces *namespaces)
 {
 	if (!jail_record_holds(record, directory, RECORD))
 		return false;
-	views->home = openat(directory, names[0], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	views->tasks = openat(directory, names[1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	views->window = openat(directory, names[2], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-	views->mounts = record->mounts;
-	if (is_namespace(views->home) && is_namespace(views->tasks) && is_namespace(views->window))
+	namespaces->home = openat(directory, names[0], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	namespaces->tasks = openat(directory, names[1], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	namespaces->window = openat(directory, names[2], O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+	namespaces->mounts = record->mounts;
+	if (is_namespace(namespaces->home) && is_namespace(namespaces->tasks) && is_namespace(namespaces->window))
 		return true;
-	jail_views_close(views);
+	jail_namespaces_close(namespaces);
 	return false;
 }
 
-int jail_views_keep(int directory, const struct jail_record *record, const struct jail_views *views,
-		    struct jail_error *err)
+int jail_namespaces_keep(int directory, const struct jail_record *record, const struct jail_namespaces *namespaces,
+			 struct jail_error *err)
 {
-	int fds[N_VIEWS];
+	int fds[N_NAMESPACES];
 
-	jail_views_drop(directory);
-	pins(views, fds);
-	for (size_t i = 0; i < N_VIEWS; i++)
+	jail_namespaces_drop(directory);
+	pins(namespaces, fds);
+	for (size_t i = 0; i < N_NAMESPACES; i++)
 		if (jail_job_pin(directory, names[i], fds[i], err))
 			return -1;
 	return jail_record_store(record, directory, RECORD, err);
 }
 
-void jail_views_drop(int directory)
+void jail_namespaces_drop(int directory)
 {
 	/* The record first: without it nothing of the rest counts. */
 	(void)unlinkat(directory, RECORD, 0);
-	for (size_t i = 0; i < N_VIEWS; i++)
+	for (size_t i = 0; i < N_NAMESPACES; i++)
 		(void)jail_job_detach(directory, names[i]);
 }
 
-void jail_views_close(struct jail_views *views)
+void jail_namespaces_close(struct jail_namespaces *namespaces)
 {
-	jail_close(&views->home);
-	jail_close(&views->tasks);
-	jail_close(&views->window);
+	jail_close(&namespaces->home);
+	jail_close(&namespaces->tasks);
+	jail_close(&namespaces->window);
 }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The mount namespaces of a job on this node, made once and used by all its steps.
+/* The three mount namespaces of a job on a node, which are made once and used by all its steps.
  *
  *   home     a copy of the node's own, for slurmstepd: the job's /tmp lies over the node's, because PMIx uses
  *            its directory there from inside and outside the window
  *   tasks    pivoted into the jail: each step takes a copy for its tasks
  *   window   pivoted into the window (native/mount/chroot_window.h): slurmstepd visits it by chroot
  *
- * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own.
- * They are pinned beside the job's mounts (job_mounts.h), with a record (tree_record.h) of what they were made
- * from. Making them takes about 1 ms, finding them 0.05 ms.
+ * `window` has no /proc. At level pid `tasks` has none, either: a step adds one of its own. They are pinned beside
+ * the job's mounts (job_mounts.h), with a record (tree_record.h) of what they were made from. Making them takes about
+ * 1 ms, finding them 0.05 ms.
  */
-#ifndef JAIL_VIEWS_H
-#define JAIL_VIEWS_H
+#ifndef JAIL_JOB_MOUNT_NAMESPACES_H
+#define JAIL_JOB_MOUNT_NAMESPACES_H
 
 #include <stdbool.h>
 
@@ -22,14 +22,14 @@
 #include "tree_record.h"
 #include "spool.h"
 
-struct jail_views {
+struct jail_namespaces {
 	int home, tasks, window; /* namespaces */
 	int mounts;              /* how many `tasks` has; -1 where the kernel cannot say */
 };
 
-#define JAIL_VIEWS_NONE { -1, -1, -1, -1 }
+#define JAIL_NAMESPACES_NONE { -1, -1, -1, -1 }
 
-struct jail_views_request {
+struct jail_namespaces_request {
 	int holder;       /* the namespace they are to be pinned in: slurmd's */
 	const char *root; /* the jail's, on the node */
 	const struct jail_plan *plan;
@@ -46,18 +46,19 @@ struct jail_views_request {
 
 /* Makes the three. The thread, which has left its namespace (jail_namespace_leave), ends up in any of
  * them. On -1 nothing is open. */
-int jail_views_make(const struct jail_views_request *request, struct jail_views *views, struct jail_error *err);
+int jail_namespaces_make(const struct jail_namespaces_request *request, struct jail_namespaces *namespaces,
+			 struct jail_error *err);
 
 /* Finds those of an earlier step, when the record, which was begun, holds. */
-bool jail_views_find(int directory, struct jail_record *record, struct jail_views *views);
+bool jail_namespaces_find(int directory, struct jail_record *record, struct jail_namespaces *namespaces);
 
 /* Pins them in the job's directory, with the record, in place of any before. Returns 0 or -1. */
-int jail_views_keep(int directory, const struct jail_record *record, const struct jail_views *views,
-		    struct jail_error *err);
+int jail_namespaces_keep(int directory, const struct jail_record *record, const struct jail_namespaces *namespaces,
+			 struct jail_error *err);
 
 /* Forgets the pinned ones: they are no longer whole. */
-void jail_views_drop(int directory);
+void jail_namespaces_drop(int directory);
 
-void jail_views_close(struct jail_views *views);
+void jail_namespaces_close(struct jail_namespaces *namespaces);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes, finds and removes the mounts that all steps of a job share, such as its private /tmp (x-jail.per-job in the mount
- * plan). native/mount/filesystem.c makes the tmpfs, job_mount_namespaces.c shows it to slurmstepd, too. open_step.c,
- * enter_step.c and plugin.c call it. */
+/* Makes, finds and removes the mounts that all steps of a job share, such as its private /tmp (x-jail.per-job in the
+ * mount plan). open_step.c, enter_step.c and plugin.c call it. */
 #define _GNU_SOURCE
 #include "job_mounts.h"
 

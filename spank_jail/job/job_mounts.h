@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job's steps on a node share: the mounts marked x-jail.per-job, such as its /tmp.
+/* The mounts that all steps of a job on a node share: those marked x-jail.per-job in the mount plan, such as its
+ * /tmp.
  *
- * They lie in the job's directory (job_directory.h), at HOLDER/JOB/TARGET: the first step makes the
- * mount, each takes a clone, and the job's epilog takes them away. All of this file is for slurmd's own namespace.
+ * They lie in the job's directory (job_directory.h), at HOLDER/JOB/TARGET: the first step makes the mount, each step
+ * takes a clone, and the job's epilog removes it. All functions must be called in slurmd's own mount namespace.
  */
 #ifndef JAIL_JOB_MOUNTS_H
 #define JAIL_JOB_MOUNTS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Pins the namespaces that all steps of a job share. job_mounts.c, enter_step.c and job_mount_namespaces.c call it. */
+/* Keeps the IPC namespace of a job's steps, and the PID namespace of a user's jobs on the node, as files in a
+ * directory of theirs. job_mounts.c, enter_step.c and job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "job_namespaces.h"
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job's steps on a node share besides mounts (job_mounts.h): namespaces, pinned in the holder. All of this file is
- * for slurmd's own namespace.
- */
+/* The IPC namespace that all steps of a job on a node share, and the PID namespace that all jobs of a user there
+ * share. Both are kept as files. All functions must be called in slurmd's own mount namespace. */
 #ifndef JAIL_JOB_NAMESPACES_H
 #define JAIL_JOB_NAMESPACES_H
 

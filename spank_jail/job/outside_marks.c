@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Marks jobs that run outside the jail, and finds out whether a user has others. slurm/choice.c and pam_jail.c call it. */
+/* Marks jobs that run outside the jail, and tells whether all jobs of a user on this node do. slurm/step_selection.c
+ * and pam_jail.c call it. */
 #define _GNU_SOURCE
 #include "outside_marks.h"
 

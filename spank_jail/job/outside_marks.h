@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which users have jobs outside the jail on this node, where the jail is for some jobs only: the PAM module asks.
+/* Marks jobs that run outside the jail, where it is for some jobs only. The PAM module asks whether a user's login
+ * session is to be outside, too.
  *
- * A mark is a file of the job in a directory of root's, on which each slurmstepd of the job holds a lock: it counts for no longer
- * than one of them lives.
+ * A mark is a file of the job in a directory of root's, on which each slurmstepd of the job holds a lock. It counts
+ * while one of them lives.
  */
 #ifndef JAIL_OUTSIDE_MARKS_H
 #define JAIL_OUTSIDE_MARKS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends login sessions of users who have no job on the node any more. plugin.c calls it. */
+/* Ends login sessions of users on a node who have no job there any more. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "sessions.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Login sessions of users on a node, which are for those with a job there. */
+/* Ends login sessions of users on a node who have no job there any more. */
 #ifndef JAIL_SESSIONS_H
 #define JAIL_SESSIONS_H
 

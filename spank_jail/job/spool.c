@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Mounts the part of slurmd's spool directory that a job's tasks may see. enter_step.c, open_step.c, mpi_files.c, fallback_window.c and
- * job_mount_namespaces.c call it. */
+/* Shows a job's tasks in the jail the part of slurmd's spool directory that they need, such as the batch script.
+ * enter_step.c, open_step.c, mpi_files.c, fallback_window.c and job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "spool.h"
 

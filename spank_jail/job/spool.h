@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a task may see of slurmd's spool directory.
+/* The part of slurmd's spool directory that a job's tasks see in the jail.
  *
- * The jail has a small tmpfs, the view, at the spool's own path with, read-only, the configuration cache,
- * the job's directory (the batch script is executed from there) and the PMIx directory of the step: the
- * last is made by Slurm only inside the window, so it is mounted after it, into the tasks' namespace.
- * slurmstepd's control sockets are never in there.
+ * At the spool's path the jail has a small tmpfs with, read-only, the configuration cache, the job's directory (the
+ * batch script is executed from there) and the step's PMIx directory. Slurm makes the last only inside the window, so
+ * it is mounted later, in the tasks' namespace. slurmstepd's control sockets are never in there.
  */
 #ifndef JAIL_SPOOL_H
 #define JAIL_SPOOL_H

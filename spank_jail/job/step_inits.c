@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notes the inits of PID namespaces that steps have of their own, and ends them with their job. enter_step.c and job_mounts.c
- * call it. */
+/* Notes the first process (init) of each step's own PID namespace, and kills those that are left at the job's end.
+ * enter_step.c and job_mounts.c call it. */
 #define _GNU_SOURCE
 #include "step_inits.h"
 

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The inits of the PID namespaces that steps of a job have of their own, at level pid. slurmstepd's end is theirs, and theirs is
- * that of all in the namespace, but for a process that waits for a file system which it serves itself: the epilog finds it by
- * them. All of this file is for slurmd's own namespace.
+/* The first processes (inits) of the PID namespaces that steps have of their own, at level pid.
+ *
+ * When an init ends, so do all processes of its namespace, except one that waits for a FUSE file system that it
+ * serves itself. The job's epilog finds that one by the noted init. All functions must be called in slurmd's own
+ * mount namespace.
  */
 #ifndef JAIL_STEP_INITS_H
 #define JAIL_STEP_INITS_H

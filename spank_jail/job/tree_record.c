@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes and compares the record of what a job's tree was made of. open_step.c and job_mount_namespaces.c call it. */
+/* Writes and compares the record of what a job's tree was mounted from, so that a later step may use it again.
+ * open_step.c and job_mount_namespaces.c call it. */
 #define _GNU_SOURCE
 #include "tree_record.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a job's tree was made of, so that a later step can tell whether it would make the same.
+/* The record of what a job's tree was mounted from: a later step compares it, and uses the tree again if nothing
+ * changed.
  *
- * A record is a file beside the tree: the identity of the plan, of the jail's root and of every path of the
- * node that was mounted from, and the options that count. Checking it costs a statx(2) a path, a tenth of
- * parsing the plan and mounting again.
+ * It is a file beside the tree with the identity of the plan, of the jail's root and of every path of the node that
+ * was mounted, and the options that count. Checking it costs one statx(2) per path, a tenth of mounting again.
  */
 #ifndef JAIL_TREE_RECORD_H
 #define JAIL_TREE_RECORD_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds how many steps a user has on the node at a time. enter_step.c calls it. */
+/* Limits how many steps a user has on the node at a time. enter_step.c calls it. */
 #define _GNU_SOURCE
 #include "user_steps.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How many steps a user has on the node. Each is a slurmstepd of root's, with 16 threads and 10 MB that no limit of the user's
- * counts, and goes on when its srun is killed. */
+/* Limits how many steps a user has on the node at a time. Each is a slurmstepd of root's with 16 threads and 10 MB,
+ * which no limit of the user counts, and which stays when its srun is killed. */
 #ifndef JAIL_USER_STEPS_H
 #define JAIL_USER_STEPS_H
 

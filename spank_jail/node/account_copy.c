@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Writes the copies of the jail's accounts that libnss-extrausers reads. jail_accounts.c calls it. */
+/* Writes copies of the jail's passwd, group and shadow to the node, where the NSS module libnss-extrausers reads
+ * them. jail_accounts.c calls it. */
 #define _GNU_SOURCE
 #include "account_copy.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of the jail's accounts on a node: passwd, group and shadow in a directory that libnss-extrausers reads. */
+/* Copies of the jail's passwd, group and shadow on a node, in a directory that the
+ * NSS module libnss-extrausers reads. */
 #ifndef ACCOUNT_COPY_H
 #define ACCOUNT_COPY_H
 

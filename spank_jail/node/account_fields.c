@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the fields of passwd, group and shadow lines that come from the jail. account_records.c calls it. */
+/* Checks single fields of passwd, group and shadow lines that come from the jail. account_records.c calls it. */
 #define _GNU_SOURCE
 #include "account_fields.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a field of passwd(5), group(5) and shadow(5) may be, for accounts that come from the jail. */
+/* Checks single fields of passwd(5), group(5) and shadow(5) lines that come from the jail. */
 #ifndef ACCOUNT_FIELDS_H
 #define ACCOUNT_FIELDS_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids and names that accounts from the jail may have on a node. */
+/* The ids and names that accounts from the jail may have on a node. */
 #ifndef ACCOUNT_LIMITS_H
 #define ACCOUNT_LIMITS_H
 

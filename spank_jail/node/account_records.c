@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the jail's passwd, group and shadow, and writes them anew for the node. account_copy.c calls it. */
+/* Checks the lines of the jail's passwd, group and shadow, and writes valid ones anew for the node. account_copy.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "account_records.h"
 

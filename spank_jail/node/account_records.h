@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passwd(5), group(5) and shadow(5) of the jail, checked and written anew for the node.
+/* Checks the lines of the jail's passwd(5), group(5) and shadow(5), and writes valid ones anew for the node.
  *
- * The texts come from people who are root in the jail: they are data, and nothing of them is copied unseen. What a line
- * must be is written at `accounts_check`; docs/decisions/jail-accounts.md says why. No system calls: the unit test and
- * the fuzz target call it as it is.
+ * People who are root in the jail wrote them, so nothing is copied unchecked. `accounts_check` has the rules,
+ * docs/decisions/jail-accounts.md the reasons. There are no system calls here, so that the unit test and the fuzz
+ * target can call it.
  */
 #ifndef ACCOUNT_RECORDS_H
 #define ACCOUNT_RECORDS_H

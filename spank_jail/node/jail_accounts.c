@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jail-accounts: keeps a checked copy of the jail's accounts on this node, for libnss-extrausers.
- * Controller and login nodes run it.
+/* jail-accounts: keeps a checked copy of the jail's accounts on a controller or login node, for the NSS module
+ * libnss-extrausers. These nodes run it.
  *
- * The jail's people write its /etc: the C library of slurmctld or sshd is not to read there, where a FIFO has it wait
- * for ever and a line makes somebody a member of the node's groups. docs/decisions/jail-accounts.md has the rules.
+ * slurmctld and sshd must not read the jail's /etc themselves, for its users write it: a FIFO there would make them
+ * wait for ever, and a line could add somebody to the node's own groups. docs/decisions/jail-accounts.md has the
+ * rules.
  */
 #define _GNU_SOURCE
 #include <errno.h>

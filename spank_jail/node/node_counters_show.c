@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* jail-node-counters: prints what the plugins counted on this node, in Prometheus' text format (version 0.0.4).
- * tell-node-counters, on workers, runs it. */
+/* jail-node-counters: prints the numbers that the plugins counted on this node, such as steps in the jail, in
+ * Prometheus' text format (version 0.0.4). tell-node-counters, on workers, runs it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <inttypes.h>

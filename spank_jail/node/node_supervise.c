@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-supervise: runs a daemon of a node and starts it again when it fails. The images' entrypoint runs it.
+/* node-supervise: runs a daemon of a node, such as slurmd, and starts it again when it fails. The images' entrypoint
+ * runs it.
  *
- * A user whose processes fill the node can make slurmd end (it takes a thread that cannot be had for fatal), and requests
- * that he made up end slurmd and slurmctld (Slurm 24.11 reads through null pointers). Jobs do not end with them, their
- * slurmstepds are processes of their own, and a slurmd that is started again finds them; but only if the container lives on. Not the reaper of orphans: those are init's.
+ * Users can make daemons end: slurmd when their processes leave it no thread, slurmd and slurmctld by forged requests
+ * (null pointers in Slurm 24.11). Jobs live on, and the new slurmd finds them, but only if the container does not end
+ * with its daemon. It reaps no orphans: init does.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The plugin's arguments in plugstack.conf. */
+/* Parses the plugin's arguments in plugstack.conf. */
 #ifndef JAIL_ARGUMENTS_H
 #define JAIL_ARGUMENTS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads the job's options from the command line, #SBATCH lines and the environment. plugin.c calls it. */
+/* Reads a job's jail options from the command line, #SBATCH lines and environment variables, through Slurm's SPANK
+ * functions. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "option_input.h"
 

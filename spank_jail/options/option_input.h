@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a job, as they come from Slurm: the command line, #SBATCH lines, environment variables.
+/* Reads a job's jail options from the command line, #SBATCH lines and environment variables, through Slurm's SPANK
+ * functions.
  *
- * In srun, sbatch and salloc they are checked, so that a mistake is told at once. To the node Slurm brings
- * them as text, and there they are read anew.
+ * srun, sbatch and salloc check them, so that a mistake is told at once. Slurm brings them to the node as text, where
+ * they are read and checked again.
  */
 #ifndef JAIL_OPTION_INPUT_H
 #define JAIL_OPTION_INPUT_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks the job's options against what the administrator allows, and changes the plan by them. option_input.c and
- * spank_jail/slurm call it. */
+/* Checks a job's jail options against what the administrator allows, and changes the job's mount plan accordingly.
+ * option_input.c and spank_jail/slurm call it. */
 #define _GNU_SOURCE
 #include "options.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of a job: what they say, what the administrator allows, what becomes of the plan.
+/* A job's jail options: what they say, what the administrator allows, and how they change the mount plan.
  *
- * Knows nothing of Slurm: option_input.h connects it. What is checked where a job is submitted is a
- * courtesy; the node checks the same again, and it alone decides.
+ * It knows nothing of Slurm: option_input.h gets the options from there. The check where a job is submitted is for
+ * the user's sake; the node checks again, and its answer counts.
  */
 #ifndef JAIL_OPTIONS_H
 #define JAIL_OPTIONS_H

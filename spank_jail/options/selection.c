@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads which jobs get the jail, and decides by users, groups and partitions. arguments.c, slurm/choice.c and pam_jail.c call it. */
+/* Parses the plugin's arguments that say which jobs get the jail, and tells whether a user, group or partition is
+ * among them. slurm/step_selection.c decides with it for a step. arguments.c, slurm/step_selection.c and pam_jail.c
+ * call it. */
 #define _GNU_SOURCE
 #include "selection.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs get the jail, where not all do: jail-partitions=, jail-users=, jail-groups=, jail-by-request=.
+/* The plugin's arguments that say which jobs get the jail: jail-partitions=, jail-users=, jail-groups=,
+ * jail-by-request=.
  *
- * Without any of them all do. With some, a job gets it that one of them names; the others run as if the plugin were not there.
- * docs/packages.md says who could leave the jail by it.
+ * Without any of them all jobs get it. With some, those jobs do that one of them names; the others run as if the
+ * plugin were not there. docs/packages.md says who could leave the jail that way.
  */
 #ifndef JAIL_SELECTION_H
 #define JAIL_SELECTION_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes and checks tickets, which prove that a job was submitted from outside the jail. option_input.c calls it. */
+/* Makes and checks tickets: files that prove that a job was submitted from outside the jail, so that it may run there
+ * (--no-jail). option_input.c calls it. */
 #define _GNU_SOURCE
 #include "ticket.h"
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets for --no-jail: the proof that a job was submitted from outside the jail, by the user it runs as.
+/* Tickets for --no-jail: they prove that a job was submitted from outside the jail, by the user as whom it runs.
  *
- * A ticket is a symbolic link with an unguessable name in DIRECTORY/UID, where DIRECTORY is on a volume that
- * all nodes share and no jail shows. Who can make one there is outside, and its owner says who. A link and not a
- * file: files a user can have Slurm write outside (sbcast), links not. The job carries the name; the first use on a node claims it (a symlink, made atomically), and it serves nobody else.
- * docs/decisions/jail-options.md says why this and no signature.
+ * A ticket is a symbolic link with an unguessable name in DIRECTORY/UID, on a volume that all nodes share and no jail
+ * shows: only somebody outside can make one, and its owner says who. A file would not do: Slurm writes users' files
+ * outside (sbcast). The job carries the name, the first use on a node claims it, and it serves nobody else
+ * (docs/decisions/jail-options.md).
  */
 #ifndef JAIL_TICKET_H
 #define JAIL_TICKET_H

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* PAM session module: the session's process, and with it the login shell, enters the jail for good.
- * sshd loads it.
+/* PAM session module: puts a login session, and with it the shell, into the jail for good. sshd loads it.
  *
  *   session required pam_jail.so root=/mnt/jail/root plan=/etc/cellblock/jail.fstab level=capabilities
  *
- * Where the jail is for some only, jail-users= and jail-groups= say whose sessions enter it, as in plugstack.conf, and jail-jobs=yes that
- * a session on a worker does as the user's jobs there do, root's excepted; who is in neither stays outside. Nobody becomes root inside then.
+ * Where the jail is for some only, jail-users= and jail-groups= say whose sessions enter it, as in plugstack.conf,
+ * and jail-jobs=yes that a session on a worker does as the user's jobs there do, root's excepted; who is in neither
+ * stays outside. Nobody becomes root inside then.
  *
- * As the last session line: modules after it would be looked for inside the jail. Any failure denies the
- * session; nobody gets a shell outside by accident.
+ * As the last session line: modules after it would be looked for inside the jail. Any failure denies the session;
+ * nobody gets a shell outside by accident.
  *
- * From level capabilities on, the daemon's process of this session (sshd's monitor) is cut for good, and not
- * only the shell: it goes on as root within the jail and may load an NSS module or a library from there, which
- * its users write. What is left to it is enough to open a terminal, to write lastlog and wtmp, to become the user
- * and to end the session. It is not enough for other modules' pam_close_session to mount or unmount
- * (pam_namespace, pam_mount).
+ * From level capabilities on, the daemon's process of this session (sshd's monitor) is cut for good, and not only the
+ * shell: it goes on as root within the jail and may load an NSS module or a library from there, which its users
+ * write. What is left to it is enough to open a terminal, to write lastlog and wtmp, to become the user and to end
+ * the session. It is not enough for other modules' pam_close_session to mount or unmount (pam_namespace, pam_mount).
  */
 #define _GNU_SOURCE
 #include <pwd.h>

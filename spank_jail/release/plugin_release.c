@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plugin-release PLUGIN VERSION: is PLUGIN, a SPANK plugin, built for the Slurm that calls itself VERSION?
+/* plugin-release PLUGIN VERSION: tells whether a SPANK plugin was built for that version of Slurm. Image builds run
+ * it.
  *
- * Slurm's loader asks the same question, but at a node's first job. An image's build asks it here, with
- * what `slurmd -V` prints. The plugin is read as data: to load it would need the slurmd it was built for.
- * Linked statically: it runs in images whose C library is not the compiler's.
+ * Slurm's loader asks the same at a node's first job; an image's build asks earlier, with what `slurmd -V` prints.
+ * The plugin is read as data, because loading it would need its slurmd. It is linked statically, because images may
+ * have another C library than the compiler's.
  */
 #define _GNU_SOURCE
 #include <elf.h>

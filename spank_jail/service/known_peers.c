@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps a service to hosts that it is for. service_guard.c calls it.
+/* Closes connections to a service, such as the database, from hosts that are not on its list. service_guard.c calls
+ * it.
  *
- * The database takes 16 MB, and more, from each of its connections before anybody has logged in by it: a job that opens 400 has it take
- * all of a machine's memory. Only slurmdbd's host has to do with it.
+ * The database takes 16 MB and more for each connection before anybody has logged in: a job that opens 400 would make
+ * it use all of a machine's memory. Only slurmdbd's host has to connect.
  */
 #define _GNU_SOURCE
 #include "known_peers.h"

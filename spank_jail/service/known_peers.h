@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps a service to hosts that it is for: who does not log in there can send nothing. */
+/* Closes connections to a service from hosts that are not on its list: who does not have to log in
+ * there can send nothing. */
 #ifndef JAIL_KNOWN_PEERS_H
 #define JAIL_KNOWN_PEERS_H
 

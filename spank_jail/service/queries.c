@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps texts of slurmdbd's clients within the quotes of the queries that it makes of them. service_guard.c calls it.
+/* Escapes what clients send to slurmdbd, so that no text of theirs becomes part of an SQL query. service_guard.c
+ * calls it.
  *
- * slurmdbd puts a backslash before each ' and \ of a text that it receives. It also writes names of clusters between ", and numbers
- * (ids of associations, wckeys, reservations and transactions) without quotes: "1); update user_table set admin_level=3 ..." as such
- * a number makes an administrator of whoever sends it. (Slurm's releases of 2026 check these; what Debian 12 and Ubuntu have does not.)
- *
- * So more gets a backslash: what ends a name or number. Within '...' the database takes it away again, and the text is what it
- * was. Elsewhere no query of slurmdbd's has one: where there is one, a client's text would be read as a part of the query.
+ * slurmdbd escapes only ' and \, but writes names of clusters between " and ids without quotes: "1); update
+ * user_table set admin_level=3 ..." as an id makes its sender an administrator. (Slurm's releases of 2026 check
+ * these; Debian 12 and Ubuntu have older ones.) Here more characters get a backslash, which the database drops within
+ * '...'; a query with one elsewhere is refused.
  */
 #define _GNU_SOURCE
 #include "queries.h"

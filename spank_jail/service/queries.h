@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps texts of slurmdbd's clients within the quotes of the queries that it makes of them. */
+/* Escapes what clients send to slurmdbd, so that no text of theirs becomes part of an SQL query. */
 #ifndef JAIL_QUERIES_H
 #define JAIL_QUERIES_H
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the requests to slurmrestd and sackd. service_guard.c calls it.
+/* Limits the memory for requests that slurmrestd and sackd are receiving: few large ones at a time, none above a
+ * maximum. service_guard.c calls it.
  *
- * slurmrestd takes bodies of 50 MB, and makes of JSON what needs ninety times as much memory (24 MB took 2.2 GB) before slurmctld sees
- * the token: with any text for a token two such requests end it. A script for a job has 4 MiB at most. sackd waits for all of a message
- * that says that it is of 4 GB, and has what has come of it in memory.
+ * slurmrestd takes requests of 50 MB. It needs ninety times as much memory to parse JSON, before anybody checks the
+ * token: two requests by anybody use up its memory. (A job's script has 4 MiB at most.) sackd keeps in memory what
+ * has come of a message, which may claim to be of 4 GB.
  */
 #define _GNU_SOURCE
 #include "request_bodies.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the requests to a service that reads as much as it is sent before it looks at it. */
+/* Limits the memory for requests that a service, slurmrestd or sackd, is receiving before it knows who sends them. */
 #ifndef JAIL_REQUEST_BODIES_H
 #define JAIL_REQUEST_BODIES_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps a service from being filled by connections that others hold. service_guard.c calls it.
+/* Limits how many connections to a service one client address can hold, so that it cannot shut others out.
+ * service_guard.c calls it.
  *
- * Refusing new connections would help whoever holds the old ones. So new ones are served, and the address that has most, or one
- * that has sent nothing, loses one.
+ * Refusing new connections would help whoever holds the old ones. So a new one is accepted, and the address with the
+ * most connections, or one that has sent nothing, loses one.
  */
 #define _GNU_SOURCE
 #include "service_connections.h"
@@ -122,12 +123,12 @@ static void end_another(int new)
 		end(found);
 }
 
-void jail_crowd_limit(size_t most)
+void jail_service_connections_limit(size_t most)
 {
 	limit = most;
 }
 
-void jail_crowd_add(int fd)
+void jail_service_connections_add(int fd)
 {
 	struct connection connection = { .is_open = true, .since_ms = clock_ms() };
 
@@ -144,7 +145,7 @@ void jail_crowd_add(int fd)
 	pthread_mutex_unlock(&lock);
 }
 
-void jail_crowd_remove(int fd)
+void jail_service_connections_remove(int fd)
 {
 	if (!limit || fd < 0 || fd >= MOST_FILES)
 		return;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* service_guard.so: bounds the connections and memory that users can take of slurmdbd, of its database, of slurmrestd, of sackd and of
- * munged, and what they can have slurmdbd do to the database; slurmdbd answers for what the database kept. The images' entrypoints
- * load it into them (LD_PRELOAD).
+/* service_guard.so: limits what users can take of slurmdbd, its database, slurmrestd, sackd and munged, in
+ * connections and memory, and protects slurmdbd's database. The images' entrypoints load it into these daemons
+ * (LD_PRELOAD).
  *
- * Jobs reach the first three over the network. slurmdbd serves a hundred connections, slurmrestd 124, MariaDB as many as
- * max_connections says, and each waits on whoever holds one; slurmdbd makes room for a message of a gigabyte before it knows who sends
- * it. sackd and munged, which users of a node reach by a socket, serve 150, and as many as munged has threads.
- *   SERVICE_GUARD_CONNECTIONS  how many stay open: some less than the service takes, for one that is ended goes on for a moment
+ * Jobs reach the first three over the network. slurmdbd serves a hundred connections, slurmrestd 124, MariaDB
+ * max_connections, and each waits for whoever holds one. slurmdbd allocates a message of a gigabyte before it knows
+ * the sender. Users of a node reach sackd (150 connections) and munged (one per thread) by a socket.
+ *   SERVICE_GUARD_CONNECTIONS  the most that stay open: some less than the service takes, for one that is ended goes on for a moment
  *   SERVICE_GUARD_PEERS  names of the hosts that the service is for, with blanks between (default: all)
- *   SERVICE_GUARD_BYTES  how many a connection brings (default: any number)
- *   SERVICE_GUARD_HTTP  anything: what comes are requests of HTTP, and no messages of Slurm's
+ *   SERVICE_GUARD_BYTES  the most bytes that one connection may bring (default: any number)
+ *   SERVICE_GUARD_HTTP  if set, to anything: requests are HTTP, not messages of Slurm's
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -113,7 +113,7 @@ __attribute__((constructor)) static void begin(void)
 	/* slurmrestd has its arrays of slurmctld: of as many jobs as there are. */
 	if (is_slurm)
 		(void)jail_array_sizes_guard(libslurm, &error);
-	jail_crowd_limit(most ? strtoul(most, NULL, 10) : 0);
+	jail_service_connections_limit(most ? strtoul(most, NULL, 10) : 0);
 	jail_bodies_limit(bytes ? strtoul(bytes, NULL, 10) : 0);
 	jail_peers_set(getenv("SERVICE_GUARD_PEERS"));
 }
@@ -137,7 +137,7 @@ int accept4(int listener, struct sockaddr *address, socklen_t *size, int flags)
 	}
 	if (is_bounded)
 		jail_bodies_begin(fd);
-	jail_crowd_add(fd);
+	jail_service_connections_add(fd);
 	return fd;
 }
 
@@ -156,7 +156,7 @@ int close(int fd)
 	}
 	if (is_bounded)
 		jail_bodies_forget(fd);
-	jail_crowd_remove(fd);
+	jail_service_connections_remove(fd);
 	return own_close(fd);
 }
 

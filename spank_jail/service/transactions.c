@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps slurmdbd from answering for changes that its database lost. service_guard.c calls it.
+/* Keeps slurmdbd from confirming changes that its database has lost. service_guard.c calls it.
  *
- * slurmdbd makes the queries of a message, writes the answer, has the database keep the changes (commit), whatever comes of that, and
- * sends the answer. A database that was killed between has lost them: slurmctld took the record for kept, and the job was never in the
- * accounting. slurmctld tells again what it has no answer to, so it gets none: its connection ends, and it opens another one.
+ * slurmdbd commits the changes of a message, ignores errors of that, and sends its answer. If the database was killed
+ * before, slurmctld takes the record for stored, and the job is missing in the accounting. Here slurmdbd's connection
+ * to slurmctld ends instead, and slurmctld sends the record again.
  */
 #define _GNU_SOURCE
 #include "transactions.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps slurmdbd from answering for changes that its database lost. */
+/* Keeps slurmdbd from confirming changes that its database has lost. */
 #ifndef JAIL_TRANSACTIONS_H
 #define JAIL_TRANSACTIONS_H
 

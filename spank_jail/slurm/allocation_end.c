@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has srun and salloc tell slurmctld again that their allocation is over, when it did not answer. plugin.c calls it there.
+/* Makes srun and salloc tell slurmctld again that their allocation is over, if it did not answer. plugin.c calls it
+ * there.
  *
- * Both tell it once and go, whatever comes back. A slurmctld that ends after it took the connection, and before it did what it was
- * told, has the allocation run for ever: nobody else knows that it is over.
+ * Both tell it once and end. If slurmctld ends after it took the connection and before it acted, the allocation would
+ * last for ever, for nobody else knows.
  */
 #define _GNU_SOURCE
 #include "allocation_end.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What srun and salloc do so that slurmctld hears of the end of their allocation. */
+/* Makes srun and salloc tell slurmctld again that their allocation is over, if it did not answer. */
 #ifndef JAIL_ALLOCATION_END_H
 #define JAIL_ALLOCATION_END_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks slurm.conf, and su's PAM configuration, for what cannot be had with the jail. plugin.c calls it. */
+/* Checks slurm.conf, and the PAM configuration of su, for settings that do not work with the jail.
+ * plugin.c calls it. */
 #define _GNU_SOURCE
 #include "configuration.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Settings of slurm.conf that do not work together with the jail. */
+/* Checks slurm.conf, and the PAM configuration of su, for settings that do not work with the jail. */
 #ifndef JAIL_CONFIGURATION_H
 #define JAIL_CONFIGURATION_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts a step of a user's job into the jail, in stages, in the order of Slurm's hooks. plugin.c calls it. */
+/* Puts a step of a job into the jail, in stages: Slurm calls the plugin at several points of a step's start. plugin.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "enter_step.h"
 
@@ -22,27 +23,27 @@
 #include "open_step.h"
 #include "task_descriptors.h"
 
-/* In the views: opens the window's root and takes the tasks' namespace. Returns 0, -1, or 1 when the tasks'
+/* In the mount namespaces of the job: opens the window's root and takes the tasks' namespace. Returns 0, -1, or 1 when the tasks'
  * namespace has lost mounts: somebody removed, elsewhere, a directory that one was on. */
 static int visit(struct jail_opening *opening, int *inside, struct jail_error *err)
 {
 	struct jail_step *step = opening->step;
-	struct jail_views *views = &opening->views;
+	struct jail_namespaces *namespaces = &opening->namespaces;
 
-	if (jail_namespace_enter(views->window, err))
+	if (jail_namespace_enter(namespaces->window, err))
 		return -1;
 	*inside = sys_open("/", O_PATH | O_DIRECTORY);
 	if (*inside < 0)
 		return jail_fail(err, "open", errno, "cannot open the window's root");
-	if (jail_namespace_enter(views->tasks, err))
+	if (jail_namespace_enter(namespaces->tasks, err))
 		return -1;
-	if (step->found && jail_namespace_count(views->tasks) != views->mounts)
+	if (step->found && jail_namespace_count(namespaces->tasks) != namespaces->mounts)
 		return 1;
 	/* A copy costs 50 us. A step that mounts nothing does without: neither can its tasks mount anything there, who have
 	 * lost CAP_SYS_ADMIN. */
 	step->shared = opening->keep && opening->script < 0 && step->arguments.level == JAIL_LEVEL_CAPABILITIES;
 	if (!opening->keep || step->shared)
-		step->namespace = jail_keep(&views->tasks);
+		step->namespace = jail_keep(&namespaces->tasks);
 	else if (jail_namespace_branch(&step->namespace, err))
 		return -1;
 	return opening->script < 0 ? 0 : jail_spool_show_script(&step->spool, opening->script, err);
@@ -88,12 +89,12 @@ static int go_in(struct jail_opening *opening, struct jail_error *err)
 		return -1;
 	int result = visit(opening, &inside, err);
 	if (!result)
-		result = jail_namespace_enter(opening->views.home, err);
+		result = jail_namespace_enter(opening->namespaces.home, err);
 	if (!result && step->arguments.level >= JAIL_LEVEL_PID)
 		result = start_pids(opening, err);
 	if (!result) {
-		step->window.tree = jail_keep(&opening->views.window);
-		result = jail_window_enter(&step->window, &opening->views.home, inside, step->user == 0, err);
+		step->window.tree = jail_keep(&opening->namespaces.window);
+		result = jail_window_enter(&step->window, &opening->namespaces.home, inside, step->user == 0, err);
 	}
 	if (!result) {
 		jail_home_close(&home);
@@ -116,15 +117,15 @@ static int open_step(struct jail_opening *opening, struct jail_error *err)
 	if (script < 0 && step->step == SLURM_BATCH_SCRIPT && err->number != ENOENT)
 		return -1;
 	opening->script = script;
-	if (jail_opening_get_views(opening, err) || take_processes(opening, err))
+	if (jail_opening_get_namespaces(opening, err) || take_processes(opening, err))
 		return -1;
 	int result = go_in(opening, err);
 	if (result <= 0)
 		return result;
-	jail_views_close(&opening->views);
-	jail_views_drop(opening->directory);
+	jail_namespaces_close(&opening->namespaces);
+	jail_namespaces_drop(opening->directory);
 	step->found = false;
-	return jail_opening_make_views(opening, err) || go_in(opening, err) ? -1 : 0;
+	return jail_opening_make_namespaces(opening, err) || go_in(opening, err) ? -1 : 0;
 }
 
 /* Opens what the step rests on, and lets `work` go on with the job's directory locked. */
@@ -132,7 +133,7 @@ static int with_job(struct jail_step *step, int (*work)(struct jail_opening *, s
 {
 	const struct jail_arguments *arguments = &step->arguments;
 	struct jail_opening opening = {
-		.step = step, .plan = -1, .root = -1, .views = JAIL_VIEWS_NONE, .init = -1, .script = -1,
+		.step = step, .plan = -1, .root = -1, .namespaces = JAIL_NAMESPACES_NONE, .init = -1, .script = -1,
 	};
 
 	if (jail_spool_path(arguments->spool, step->node, step->spool.path, err))
@@ -183,7 +184,7 @@ int jail_step_open(struct jail_step *step, struct jail_error *err)
 
 int jail_step_prepare(struct jail_step *step, struct jail_error *err)
 {
-	return with_job(step, jail_opening_get_views, err);
+	return with_job(step, jail_opening_get_namespaces, err);
 }
 
 static int show_pmix(void *context, struct jail_error *err)
@@ -209,7 +210,7 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 		return jail_fail(err, NULL, 0, "the step's jail was not built; see the error before this one");
 	if (step->pids >= 0 && !jail_pid_entered())
 		return jail_fail(err, NULL, 0, "the PID namespace of the step has ended, or cannot be entered");
-	if (jail_streams_seal(err) || jail_namespace_enter_ipc(step->ipc, err) ||
+	if (jail_task_descriptors_seal(err) || jail_namespace_enter_ipc(step->ipc, err) ||
 	    jail_namespace_join(step->namespace, err))
 		return -1;
 	jail_close(&step->namespace);
@@ -225,5 +226,5 @@ int jail_step_enter(struct jail_step *step, struct jail_error *err)
 
 int jail_step_confine(struct jail_step *step, struct jail_error *err)
 {
-	return jail_streams_check(err) || jail_confine_final(step->arguments.level, err) ? -1 : 0;
+	return jail_task_descriptors_check(err) || jail_confine_final(step->arguments.level, err) ? -1 : 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jail of one step: what slurmstepd does for it, in the order in which Slurm calls the plugin. The functions are in
+/* Puts a step of a job into the jail, in stages, in the order in which Slurm calls the plugin. The functions are in
  * enter_step.c, forks.c and fallback_window.c. */
 #ifndef JAIL_ENTER_STEP_H
 #define JAIL_ENTER_STEP_H

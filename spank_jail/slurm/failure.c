@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps the reason why a step has no jail until it can be told, and drains the node if that is at fault. plugin.c
- * calls it. */
+/* Keeps the reason why a step has no jail until it can be shown to the user, and drains the node if the node is at
+ * fault. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "failure.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a step has no jail: kept until it can be told, and whose fault it is. docs/decisions/jail-failure.md. */
+/* Keeps the reason why a step has no jail until it can be shown, and says whether the job or the node
+ * is at fault (docs/decisions/jail-failure.md). */
 #ifndef JAIL_FAILURE_H
 #define JAIL_FAILURE_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens the window of a step whose jail cannot be built, until the reason can be told. plugin.c calls it. */
+/* Gives slurmstepd a window with the bare jail, or an empty one, for a step whose jail could not be built. There, and
+ * not on the node, it goes on until the error is reported. plugin.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends the waiting of slurmstepd for a user, in the window.
+/* Interrupts slurmstepd while it waits for a user's FIFO, once the job is to end.
  *
- * A FIFO that a user gives as --input or --output is opened when somebody opens its other end. Until then
- * slurmstepd waits in open(2), as on any node; but there it cannot be cancelled: no task is there to be
- * signalled. A process looks on, and interrupts open(2) when slurmctld says that the job is to end. It is started by
- * a timer, after a time that opening usually does not take: a thread of each step would cost it 0.2 ms, for glibc
- * tells every thread of each change of user.
+ * open(2) of a FIFO given as --input or --output waits for its other end. A job in that state could not be cancelled,
+ * because it has no task to signal yet. So a process asks slurmctld whether the job is to end, and then interrupts
+ * open(2). A timer starts it late: a thread in each step would cost 0.2 ms.
  */
 #ifndef JAIL_FIFO_WATCH_H
 #define JAIL_FIFO_WATCH_H

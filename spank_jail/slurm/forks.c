@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes slurmstepd's children for a step begin in the step's PID namespace. plugin.c calls it. */
+/* Makes the processes that slurmstepd forks for a step begin in the step's PID namespace. plugin.c calls it. */
 #define _GNU_SOURCE
 #include <unistd.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Puts the guards of slurmd and slurmstepd in place. plugin.c calls it. */
+/* Installs the guards of slurmd and slurmstepd from spank_jail/guards, which keep users from stopping these daemons.
+ * plugin.c calls it. */
 #define _GNU_SOURCE
 #include "guards.h"
 
@@ -21,9 +22,9 @@ void jail_guard_slurmd(const char *bcast)
 {
 	struct jail_error err;
 
-	if (jail_errands_watch(&err))
+	if (jail_stuck_children_watch(&err))
 		jail_failure_report(&err);
-	if (jail_served_guard(bcast, &err))
+	if (jail_confined_forks_guard(bcast, &err))
 		jail_failure_report(&err);
 	if (jail_launches_guard(&err))
 		jail_failure_report(&err);

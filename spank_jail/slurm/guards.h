@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Changes how slurmd and slurmstepd treat what comes from users, whom they would otherwise trust (spank_jail/guards).
- * A guard that cannot be put in place is logged: a node that lacks one is a node all the same. */
+/* Installs the guards of slurmd and slurmstepd from spank_jail/guards. One that cannot be installed is logged, and
+ * the node goes on without it. */
 #ifndef JAIL_GUARDS_H
 #define JAIL_GUARDS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps users from the files and sockets that Slurm's MPI plugins make in slurmd's spool directory. plugin.c calls it. */
+/* Keeps root's the files and sockets that Slurm's MPI plugins make in slurmd's spool directory, and would give to the
+ * user. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "mpi_files.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Slurm's MPI plugins, which in the window, as root, make directories and sockets and give them to the user.
+/* Keeps root's the files and sockets that Slurm's MPI plugins make in slurmd's spool directory, and would give to the
+ * user.
  *
- * What is made in slurmd's spool is outside the jail: what is the user's there, he fills by sbcast and --output. And he
- * names directories himself, by SLURM_PMIX_TMPDIR.
+ * The spool is outside the jail: a user could fill a directory of his there by sbcast and --output. He could also
+ * name a directory himself (SLURM_PMIX_TMPDIR); files there are made with his rights.
  */
 #ifndef JAIL_MPI_FILES_H
 #define JAIL_MPI_FILES_H

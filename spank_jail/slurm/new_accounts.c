@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits until slurmctld knows the newest of the jail's users. plugin.c calls it in srun, sbatch and salloc.
+/* Makes srun, sbatch and salloc wait until slurmctld knows a user who was just added to the jail. plugin.c calls it
+ * in srun, sbatch and salloc.
  *
- * The client waits, not slurmctld: there, root in the jail could become one unknown user after another, and hold up
- * everybody's submissions. docs/decisions/jail-accounts.md.
+ * The client waits, not slurmctld: root in the jail could become one unknown user after another, and hold up
+ * everybody's submissions (docs/decisions/jail-accounts.md).
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What srun, sbatch and salloc do for a user who was made a moment ago, and whom slurmctld does not know yet. */
+/* Makes srun, sbatch and salloc wait until slurmctld knows a user who was just added to the jail. */
 #ifndef JAIL_NEW_ACCOUNTS_H
 #define JAIL_NEW_ACCOUNTS_H
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Waits until slurmctld has heard of a new user's association. plugin.c calls it in srun, sbatch and salloc.
+/* Makes srun, sbatch and salloc wait until slurmctld knows a new user's association, his entry in the accounting.
+ * plugin.c calls it in srun, sbatch and salloc.
  *
- * associate-users, sacctmgr, slurmdbd and MariaDB make it. That takes a second, and on a busy machine several.
+ * associate-users, sacctmgr, slurmdbd and MariaDB make it, which takes a second, and on a busy machine several.
  */
 #define _GNU_SOURCE
 #include "new_association.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What srun, sbatch and salloc do for a user whose association slurmctld has not heard of yet. */
+/* Makes srun, sbatch and salloc wait until slurmctld knows a new user's association, his entry in the accounting. */
 #ifndef JAIL_NEW_ASSOCIATION_H
 #define JAIL_NEW_ASSOCIATION_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens what a step works with until it has entered the jail. fallback_window.c and enter_step.c call it. */
+/* Opens the files and namespaces that a step needs until it is in the jail, or makes them for the job's first step.
+ * fallback_window.c and enter_step.c call it. */
 #define _GNU_SOURCE
 #include "open_step.h"
 
@@ -115,12 +116,12 @@ static int make_with_plan(struct jail_opening *opening, const struct jail_plan *
 		return -1;
 	}
 	scoped_fd own = jail_namespace_ipc(err);
-	const struct jail_views_request request = {
+	const struct jail_namespaces_request request = {
 		home.namespace, step->arguments.root, plan, step->arguments.level, step->options.readonly,
 		step->options.nosuid, step->pids, mounts, &step->spool, spool, &opening->parts, step->notice,
 	};
 	/* The plan's mqueue is that of the namespace in which it is mounted. */
-	int result = own < 0 || jail_namespace_enter_ipc(step->ipc, err) ? -1 : jail_views_make(&request, &opening->views, err);
+	int result = own < 0 || jail_namespace_enter_ipc(step->ipc, err) ? -1 : jail_namespaces_make(&request, &opening->namespaces, err);
 	jail_job_mounts_close(mounts, plan);
 	if ((own >= 0 && jail_namespace_enter_ipc(own, &back)) || jail_namespace_return(&home, &back)) {
 		*err = back;
@@ -169,11 +170,11 @@ static int make(struct jail_opening *opening, struct jail_error *err)
 	int result = jail_options_apply(&step->options, &step->arguments, step->spool.path, &plan, err);
 	if (!result)
 		result = make_with_plan(opening, &plan, err);
-	bool reusable = !result && opening->views.mounts >= 0 && !is_per_step(&plan);
+	bool reusable = !result && opening->namespaces.mounts >= 0 && !is_per_step(&plan);
 	jail_plan_free(&plan);
-	opening->record.mounts = opening->views.mounts;
+	opening->record.mounts = opening->namespaces.mounts;
 	/* That they cannot be kept costs later steps time, and this one nothing. */
-	opening->keep = reusable && !jail_views_keep(opening->directory, &opening->record, &opening->views, &unkept);
+	opening->keep = reusable && !jail_namespaces_keep(opening->directory, &opening->record, &opening->namespaces, &unkept);
 	if (reusable && !opening->keep)
 		tell_unkept(step, &unkept);
 	return result;
@@ -186,9 +187,9 @@ static void close_sources(struct jail_opening *opening)
 	jail_close(&opening->root);
 }
 
-/* Views that were made before: then plan and jail root were found trustworthy, and when they are the same
+/* Namespaces that were made before: then plan and jail root were found trustworthy, and when they are the same
  * files with the same owners and modes they need not be looked at again, nor what lies above them. */
-static bool find_views(struct jail_opening *opening)
+static bool find_namespaces(struct jail_opening *opening)
 {
 	const struct jail_arguments *arguments = &opening->step->arguments;
 	struct jail_error ignored;
@@ -196,10 +197,10 @@ static bool find_views(struct jail_opening *opening)
 	opening->plan = open(arguments->plan, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	opening->root = open(arguments->root, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	return opening->plan >= 0 && opening->root >= 0 && !begin_record(opening, &ignored) &&
-	       jail_views_find(opening->directory, &opening->record, &opening->views);
+	       jail_namespaces_find(opening->directory, &opening->record, &opening->namespaces);
 }
 
-int jail_opening_make_views(struct jail_opening *opening, struct jail_error *err)
+int jail_opening_make_namespaces(struct jail_opening *opening, struct jail_error *err)
 {
 	const struct jail_arguments *arguments = &opening->step->arguments;
 
@@ -209,15 +210,15 @@ int jail_opening_make_views(struct jail_opening *opening, struct jail_error *err
 	return opening->plan < 0 || begin_record(opening, err) ? -1 : make(opening, err);
 }
 
-int jail_opening_get_views(struct jail_opening *opening, struct jail_error *err)
+int jail_opening_get_namespaces(struct jail_opening *opening, struct jail_error *err)
 {
-	opening->step->found = opening->keep = find_views(opening);
-	return opening->keep ? 0 : jail_opening_make_views(opening, err);
+	opening->step->found = opening->keep = find_namespaces(opening);
+	return opening->keep ? 0 : jail_opening_make_namespaces(opening, err);
 }
 
 void jail_opening_close(struct jail_opening *opening)
 {
-	jail_views_close(&opening->views);
+	jail_namespaces_close(&opening->namespaces);
 	close_sources(opening);
 	jail_pid_view_free(&opening->processes);
 	jail_plan_free(&opening->lines);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What a step works with until it has entered the window; enter_step.c takes it through its stages. */
+/* The files and namespaces that a step needs until it is in the jail. enter_step.c enters with them. */
 #ifndef JAIL_OPEN_STEP_H
 #define JAIL_OPEN_STEP_H
 
@@ -19,8 +19,8 @@ struct jail_opening {
 	int plan, root;   /* opened; the record says whether they are those once found trustworthy */
 	int directory;    /* the job's, locked */
 	struct jail_record record;
-	struct jail_views views;
-	bool keep;        /* the views may serve later steps */
+	struct jail_namespaces namespaces;
+	bool keep;        /* the namespaces may serve later steps */
 	struct jail_plan lines; /* at level pid */
 	struct jail_pid_view processes; /* those that the step adds to the tasks' namespace, */
 	int init;         /* and the program that does, or -1 */
@@ -34,10 +34,10 @@ extern const char *const jail_node_files[];
 
 /* Finds the job's namespaces, or makes them, and keeps them for later steps; step->found says which. In
  * slurmd's namespace, with the job's directory locked. Returns 0 or -1. */
-int jail_opening_get_views(struct jail_opening *opening, struct jail_error *err);
+int jail_opening_get_namespaces(struct jail_opening *opening, struct jail_error *err);
 
 /* Makes them, whatever there is. Returns 0 or -1. */
-int jail_opening_make_views(struct jail_opening *opening, struct jail_error *err);
+int jail_opening_make_namespaces(struct jail_opening *opening, struct jail_error *err);
 
 /* Whether the jail's root, which is open, holds a system at all. Returns 0 or -1. */
 int jail_opening_check_root(int root, const char *path, struct jail_error *err);

@@ -28,7 +28,7 @@
 #include "spank_jail/guards/step/stuck_processes.h"
 #include "spank_jail/job/sessions.h"
 #include "allocation_end.h"
-#include "choice.h"
+#include "step_selection.h"
 #include "configuration.h"
 #include "failure.h"
 #include "guards.h"
@@ -264,7 +264,7 @@ int slurm_spank_init_post_opt(spank_t spank, int ac, char *av[])
 		return jail_failure_report(&err);
 	}
 	jail_step_hear(&this_step, spank);
-	if (!step_failure.line[0] && jail_choice_make(spank, &this_step, &outside, &err))
+	if (!step_failure.line[0] && jail_step_selection_make(spank, &this_step, &outside, &err))
 		jail_failure_remember(&step_failure, &err);
 	if (outside)
 		return ESPANK_SUCCESS;
@@ -309,7 +309,7 @@ int slurm_spank_user_init(spank_t spank, int ac, char *av[])
 		return ESPANK_SUCCESS;
 	clock_gettime(CLOCK_MONOTONIC, &start);
 	jail_watch_stop();
-	if (!step_failure.line[0] && this_step.user && jail_streams_avoid(this_step.spool.path, &err))
+	if (!step_failure.line[0] && this_step.user && jail_task_descriptors_avoid(this_step.spool.path, &err))
 		jail_failure_remember(&step_failure, &err);
 	if (jail_step_return(&this_step, &err))
 		return jail_failure_report(&err);
@@ -374,7 +374,7 @@ int slurm_spank_job_epilog(spank_t spank, int ac, char *av[])
 	bool known = !spank_get_item(spank, S_JOB_UID, &user);
 	if (!read)
 		jail_failure_report(&err);
-	if (read && known && jail_choice_was_outside(&this_step.arguments, job, user))
+	if (read && known && jail_step_selection_was_outside(&this_step.arguments, job, user))
 		return ESPANK_SUCCESS;
 	/* The job is over: a mount that is left is the node's trouble, not a reason to fail it. */
 	if (jail_job_mounts_release(job, jail_stuck_leave, &err))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jail's SPANK plugin in srun: starts the guard of srun's MPI server before tasks are launched. srun calls it, from the
- * library that plugin.c is in. */
+/* The jail's SPANK plugin in srun: installs the guard of srun's MPI server before tasks are launched. It is in the
+ * same library as plugin.c; srun calls it. */
 #define _GNU_SOURCE
 #include <slurm/spank.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Logs notices about a step's jail and sets the variables of its tasks. plugin.c calls it. */
+/* Logs notices about a step's jail, such as mounts that were left out, and sets environment variables of its tasks.
+ * plugin.c calls it. */
 #define _GNU_SOURCE
 #include "step_notices.h"
 

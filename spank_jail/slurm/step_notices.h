@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Notices about a step's jail: lines of the log, and variables of its tasks. */
+/* Logs notices about a step's jail, such as mounts that were left out, and sets environment variables
+ * of its tasks. */
 #ifndef JAIL_STEP_NOTICES_H
 #define JAIL_STEP_NOTICES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What slurmstepd knows of its step's jail: plugin.c fills the first part, enter_step.c and open_step.c the rest. */
+/* The state of a step's jail in slurmstepd: plugin.c fills the first part, enter_step.c and open_step.c the rest. */
 #ifndef JAIL_STEP_STATE_H
 #define JAIL_STEP_STATE_H
 

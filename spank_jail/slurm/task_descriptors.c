@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Checks and closes the descriptors that a task takes into the jail. enter_step.c calls it. */
+/* Checks which open descriptors a task takes into the jail, and closes those that would lead outside. enter_step.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "task_descriptors.h"
 
@@ -13,7 +14,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-int jail_streams_check(struct jail_error *err)
+int jail_task_descriptors_check(struct jail_error *err)
 {
 	static const char *const names[] = { "input", "output", "error" };
 	struct stat st;
@@ -29,7 +30,7 @@ int jail_streams_check(struct jail_error *err)
  * there be one all the same, it is closed with the others. */
 #define FREE_RUN 64
 
-int jail_streams_avoid(const char *spool, struct jail_error *err)
+int jail_task_descriptors_avoid(const char *spool, struct jail_error *err)
 {
 	struct statx own, st;
 
@@ -65,7 +66,7 @@ static bool is_directory(int fd)
 	return !fstat(fd, &st) && S_ISDIR(st.st_mode);
 }
 
-/* Not one that was opened as if it were a file: the job's own input, which jail_streams_check finds in its place, and of
+/* Not one that was opened as if it were a file: the job's own input, which jail_task_descriptors_check finds in its place, and of
  * which it tells the user. */
 static bool is_walked(int fd, int how)
 {
@@ -87,7 +88,7 @@ static int close_on_execution(int first, int last, struct jail_error *err)
 
 /* Not by listing /proc/thread-self/fd: that alone takes 0.1 ms a task. One call for each descriptor, of which a step of
  * many tasks has hundreds, in each task. */
-int jail_streams_seal(struct jail_error *err)
+int jail_task_descriptors_seal(struct jail_error *err)
 {
 	int fd = 3, first = fd;
 

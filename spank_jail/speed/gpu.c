@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has gpu-speed measure the GPUs of the job. node_speed.c calls it.
+/* Runs gpu-speed, the program that measures a node's GPUs. node_speed.c calls it.
  *
- * It is the jail's, with the jail's libraries and the driver's, and so runs as nobody, whatever is in there. */
+ * gpu-speed is in the jail and uses the jail's libraries, which users may change, so it runs as nobody.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Measures processors, memory and disk of a node. node_speed.c calls it. */
+/* Measures a node's processors, memory and disk. node_speed.c calls it. */
 #define _GNU_SOURCE
 #include "speed.h"
 

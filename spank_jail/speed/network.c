@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Measures the network between the nodes of a job, by TCP. node_speed.c calls it.
  *
- * No MPI: it would be the jail's, whose libraries users may change; docs/decisions/health.md. */
+ * It does not use MPI: the libraries would be the jail's, which users may change (docs/decisions/health.md).
+ */
 #define _GNU_SOURCE
 #include "speed.h"
 

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-speed: measures a node, as one task of a job over several. active-checks runs it, by srun: it tells all tasks at once by their
- * standard input what to do, and takes a line from each.
+/* node-speed: measures a node, or the network between nodes, as a task of a job that active-checks starts by srun. It
+ * reads from standard input what to measure, and prints one line for each. active-checks runs it.
  *
  *   processor SECONDS | memory SECONDS | disk MB FOLDER | gpu SECONDS PROGRAM | peers TOKEN ADDRESS:PORT... | pairs SECONDS A-B... |
  *   reduce COUNT TIMES
  *
- * Each answer is "RANK RESULT"; "RANK -" of one that is in no pair, "RANK ! WHY" of one that could not, "RANK ? WHY" of a wrong result.
+ * Each answer is "RANK RESULT"; "RANK -" of one that is in no pair, "RANK ! WHY" of one that could not, "RANK ? WHY"
+ * of a wrong result.
  *
- * Linked whole: it runs in the jail, whose libraries users may change. */
+ * Linked whole: it runs in the jail, whose libraries users may change.
+ */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What node-speed measures. A negative result: it could not, and errno says why. */
+/* Measures parts of a node: functions return a negative number on failure, with errno. */
 #ifndef NODE_SPEED_SPEED_H
 #define NODE_SPEED_SPEED_H
 

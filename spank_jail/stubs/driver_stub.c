@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Stands in for a GPU driver's library on a node without GPUs: docs/decisions/jail-cdi.md. Whatever
- * is linked with the driver loads it.
+/* A stub: an empty library that stands for one of the GPU driver's on nodes without GPUs
+ * (docs/decisions/jail-cdi.md). Whatever is linked with the driver loads it.
  *
- * It is there to be found by ldconfig under the driver's name. Of the two libraries that programs ask at
- * start whether there is a GPU, the entry points that answer "no" are there, so that a program that can do
- * without one goes on. Numbers and signatures are the vendor's published interface.
+ * ldconfig finds it by the driver's name. In libcuda and libnvidia-ml the functions with which programs ask for a GPU
+ * answer "no", so that programs that can do without go on. Numbers and signatures are the vendor's published
+ * interface.
  */
 #define EXPORT __attribute__((visibility("default")))
 

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job_submit/jail: corrects submissions that slurmctld could not read back from its own records. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
+/* job_submit/jail: a plugin of slurmctld that refuses or corrects submissions that would stop it, and installs its
+ * guards. slurmctld loads it (JobSubmitPlugins, slurm.conf(5)).
  *
- * slurmctld writes a job's switches down as a user sent them, and takes no others than 0 and 1 from its own records when it
- * starts: one job that somebody made up, and it never starts again. job_submit.lua cannot see all of them. Features, licenses and
- * dependencies beyond what it has room or time for are refused, and texts of which a few thousand jobs fill its records.
- * What slurmctld has of messages before it knows who sends them is bounded, too (guards/common: large_messages.c, array_sizes.c), and
- * so is what it does for one request. Of guards/controller: long_requests.c bounds that; slurmctld saves its records soon (state_saves.c),
- * keeps those on disk that wait for slurmdbd (unsent_records.c), reads no list of far more nodes than there are
- * (guards/common/node_names.c), no ranges that it has no room for (bit_ranges.c), no long texts of resources (tres_texts.c) and nothing behind the figures of a step (step_arrays.c), waits for no
- * host's address (host_names.c), and a lock that it gives up twice does not stop it (double_unlock.c).
+ * slurmctld saves a job's switches as a user sent them, but at its next start accepts only 0 and 1: one forged job,
+ * and it never starts again. job_submit.lua cannot see all of them. It also refuses features, licenses and
+ * dependencies that take too long or too much memory, and texts with which a few thousand jobs fill the saved
+ * records. The guards are spank_jail/guards/common and spank_jail/guards/controller; each file there says what it
+ * guards against.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The jail's accounts as they are written for a node. */
+/* Tests which of the jail's accounts are written for a node, and how. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

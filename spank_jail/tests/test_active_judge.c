@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is measured with whom, and what follows from the values. */
+/* Tests which nodes are measured together, and which measured values make a node sick. */
 #include <stdlib.h>
 #include <string.h>
 

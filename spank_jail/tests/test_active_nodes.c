@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which nodes are idle, and which are due, by what slurmctld says and by what is remembered. Lines as Slurm 24.11 prints them, shortened. */
+/* Tests which nodes are chosen for a measurement: idle ones that were not measured lately. The lines are Slurm
+ * 24.11's, shortened. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Arrays that messages ask for, in a program that stands for slurmctld. */
+/* Tests that messages asking for huge arrays are refused, in a program that stands for slurmctld. */
 #include <stdint.h>
 
 #include "native/testing/check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ranges with a step, in a program that stands for slurmctld. */
+/* Tests that huge ranges with a step are refused, in a program that stands for slurmctld. */
 #include "native/testing/check.h"
 #include "spank_jail/guards/controller/bit_ranges.h"
 #include "spank_jail/guards/common/imported_functions.h"

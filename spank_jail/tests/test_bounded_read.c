@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Files are read by a process that is ended when it waits. */
+/* Tests that files are read by a child process, which is killed when a read waits. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long processes that write core files are spared. */
+/* Tests how long slurmstepd puts off SIGKILL for processes that write core files. */
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

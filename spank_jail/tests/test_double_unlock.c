@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Locks that are given up twice, by a program that the guard is in. */
+/* Tests that the second unlock of a lock is ignored, in a program that stands for slurmctld. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <unistd.h>

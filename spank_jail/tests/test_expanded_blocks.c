@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How much slurmd expands at a time. */
+/* Tests the limit for data that slurmd decompresses at a time. */
 #include "native/testing/check.h"
 #include "spank_jail/guards/node/expanded_blocks.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* To how many nodes a message is to be passed on. */
+/* Tests the count of nodes to which a message is to be forwarded. */
 #include <stdint.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Whose a drain is: reasons of ours are read as they were written, and no other is taken for one. */
+/* Tests that reasons of drains by node-health are read as they were written, and that no other reason
+ * is taken for one. */
 #include <stdbool.h>
 #include <string.h>
 

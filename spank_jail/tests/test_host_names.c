@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names that no server knows, more than slurmctld could wait for, in a program that stands for slurmctld. */
+/* Tests that looking up unknown host names does not hold up the caller, in a program that stands for slurmctld. */
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdio.h>

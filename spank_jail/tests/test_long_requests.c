@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests that name many jobs, in a program that stands for slurmctld. */
+/* Tests that requests that name too many jobs are refused, in a program that stands for slurmctld. */
 #include "native/testing/check.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/controller/long_requests.h"

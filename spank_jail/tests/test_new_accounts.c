@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long a client waits after a change of the jail's accounts. */
+/* Tests how long srun, sbatch and salloc wait after a change of the jail's accounts. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lists of billions of nodes, in a program that stands for slurmctld: Slurm's functions here count the letters that they get. */
+/* Tests that lists of billions of nodes are refused, in a program that stands for slurmctld. Slurm's functions here
+ * count the letters that they get. */
 #include <stdbool.h>
 #include <string.h>
 

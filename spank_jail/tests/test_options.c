@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the options of a job may say, and what becomes of the plan. */
+/* Tests a job's jail options: which are allowed, and how they change the mount plan. */
 #include <stdlib.h>
 
 #include "native/base/sys.h"

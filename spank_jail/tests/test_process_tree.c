@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What proctrack/linuxproc reads of processes. */
+/* Tests what the guard of proctrack/linuxproc shows it of a user's processes. */
 #define _GNU_SOURCE
 #include <grp.h>
 #include <pthread.h>

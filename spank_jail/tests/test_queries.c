@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Texts of clients in queries of slurmdbd's. */
+/* Tests that texts of slurmdbd's clients are escaped, and that no query gets one outside its quotes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which jobs get the jail, where not all do. */
+/* Tests which jobs get the jail, where the administrator selects some. */
 #include <pwd.h>
 
 #include "native/testing/check.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tickets for --no-jail, in a directory on this machine. Runs as root only: they must be root's. */
+/* Tests tickets for --no-jail, in a directory on this machine. Runs as root only, because tickets must be root's. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdbool.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a configuration: refused with a reason, or three files of which no line can be broken out of. */
+/* Fuzzes image configurations: any text is refused with a reason, or gives the three files rc, environment and fstab,
+ * and no value can add a line to one of them. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two tars as the layers of an image: refused with a reason, or a squashfs that holds together. The last byte, which the tars
- * of fuzz_tar's corpus do not need, says how much belongs to the upper one. Checksums are made right first, as there. */
+/* Fuzzes the whole import: two tars as an image's layers are refused with a reason, or give a valid squashfs. The
+ * last byte says where the second tar begins. Checksums of the tars are corrected first. */
 #define _GNU_SOURCE
 #include <sys/mman.h>
 #include <unistd.h>

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Plays an import for tests of the cache: what the real one downloads, this one invents from the digest.
+/* A program for tests of the cache: it uses the cache as an import does, but makes up the content instead of
+ * downloading it.
  *
  *   producer image NAME SIZE PACE OUTPUT [private|late]  acquire the image NAME, make it if it is not there, deliver it to OUTPUT
  *   producer blob NAME SIZE PACE [corrupt|private|late]  the same for a layer, prints the digest of its bytes; corrupt: wrong bytes
  *   producer hold NAME                              hold the image NAME until standard input ends
  *   producer cache ...                              "enroot cache"
  *
- * private: it takes credentials, as is known before; late: as shows when it comes.
- * SIZE in KiB, PACE in milliseconds for each 64 KiB. Each that is made is a line in the file $PRODUCER_LOG.
+ * private: it takes credentials, as is known before; late: as shows when it comes. SIZE in KiB, PACE in milliseconds
+ * for each 64 KiB. Each that is made is a line in the file $PRODUCER_LOG.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The three files, from configurations as builders write them and as nobody should. */
+/* Tests the files rc, environment and fstab, made from usual image configurations and from hostile ones. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

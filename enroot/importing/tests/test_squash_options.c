@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The options of mksquashfs, and what is said about those that are none. */
+/* Tests the options of mksquashfs in ENROOT_SQUASH_OPTIONS, and the errors for unknown ones. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 

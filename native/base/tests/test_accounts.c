@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* passwd(5) and group(5) as plain data. */
+/* Tests the reading of passwd(5) and group(5): which entry is found, and that malformed lines are passed over. */
 #include <stdlib.h>
 
 #include "native/base/accounts.h"

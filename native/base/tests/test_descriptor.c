@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Descriptors over a socket. */
+/* Tests that a file descriptor sent over a Unix socket arrives with its bytes, and that a wrong
+ * message leaves none open. */
 #define _GNU_SOURCE
 #include "native/base/descriptor.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many processes count at a time, and nothing is counted where there is no room. */
+/* Tests the node's counters: no count is lost when many processes count at a time, and a full disk
+ * only loses counts. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdlib.h>

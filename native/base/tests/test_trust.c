@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What root may read and enter. The cases that need files of other owners run as root only. */
+/* Tests which files and directories count as writable by root alone. The cases with files of other owners
+ * run as root only. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

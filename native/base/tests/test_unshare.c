@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Namespaces beyond those that root may have, in a user namespace where that is few. */
+/* Tests that root can make a namespace when uid 0 has used up its number of them (user.max_mnt_namespaces). */
 #define _GNU_SOURCE
 #include "native/base/unshare.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keys, records, sizes, digests of content, locks. */
+/* Tests parts of the image cache: keys, records, sizes, digests of files, and locks. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>

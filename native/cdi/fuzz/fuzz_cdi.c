@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A CDI specification, JSON or YAML. */
+/* Fuzzes the reader of CDI specifications: any bytes are a specification or an error, and never a crash. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Specifications of the Container Device Interface: what is read, and what each wrong one is told. */
+/* Tests the reader of CDI specifications: what it reads, and the error for each kind of wrong input. */
 #include <errno.h>
 #include <stdlib.h>
 

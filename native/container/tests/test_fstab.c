@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The grammar of fstab lines; what they do is tested by running containers. */
+/* Tests the grammar of fstab lines. What the lines do is tested by running containers. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/mount.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Joining: who enters without becoming anybody enters no mounts that a user made. */
+/* Tests joining a container: it fails when the container's process has moved meanwhile to namespaces
+ * of its user's making. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

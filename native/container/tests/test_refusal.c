@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which setting refuses namespaces, told from a /proc that is made up. */
+/* Tests, with a made-up /proc, that the setting that refuses namespaces is recognised and named. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

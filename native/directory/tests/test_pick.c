@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which content is to be written, and the digests that a manifest's lines have. */
+/* Tests which contents are chosen to be written, and how digests are read from a manifest's lines. */
 #include <endian.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Levels, and what they leave of a process's rights. */
+/* Tests the levels of isolation: their names, and which rights each leaves to a process. */
 #define _GNU_SOURCE
 #include "native/mount/isolation_level.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process that stands for its child: what its own parent sees. */
+/* Tests that the parent of a signal proxy sees the stop, the signal and the exit status of the proxy's child. */
 #define _GNU_SOURCE
 #include "native/jail/signal_proxy.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a layer's listing. With an even first byte, what is between a listing's head and its checksum, which
- * is right: each entry is whole, or the listing is damaged. With an odd one, all of the file: then it is refused, unless
- * it is a listing. libFuzzer sees what is compared, and has found the checksum of one without entries. */
+/* Fuzzes the reader of layer listings: any bytes are refused, or give whole entries. If the first byte is even, the
+ * rest is set between a right head and a right checksum; libFuzzer could not guess these. If it is odd, the rest is
+ * the whole file. */
 #define _GNU_SOURCE
 #include <string.h>
 #include <sys/mman.h>

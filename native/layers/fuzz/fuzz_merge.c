@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any entries in any layers: refused with a reason, or the tree is one. Each pair of bytes is an entry: what it is
- * and where, of a few names, so that they meet. The rules themselves are compared with a model in tests/jail. */
+/* Fuzzes the merge of layers: any entries are refused with a reason, or the result is one sound tree. Each
+ * pair of bytes is an entry: its kind, and one of a few names, so that names collide. tests/jail compares the
+ * rules with a model. */
 #include "native/layers/tests/memory_tar.h"
 #include "native/testing/fuzz.h"
 

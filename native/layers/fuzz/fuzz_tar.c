@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a tar: refused with a reason, or each entry is one that a tree can hold. Checksums are made
- * right first, or no input would get past them. */
+/* Fuzzes the reader of tar archives: any bytes are refused with a reason, or each entry fits into a tree. Checksums
+ * are corrected first, or no input would get past them. */
 #include "native/layers/tests/memory_tar.h"
 #include "native/testing/fuzz.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tars made in memory, and a sink that writes down what it is told. For tests and fuzz targets. */
+/* Makes tar archives in memory, and a sink that notes what it is given, for tests and fuzz targets. */
 #ifndef IMAGE_MEMORY_TAR_H
 #define IMAGE_MEMORY_TAR_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A layer's listing: what was written is read back; what is cut, changed or of another form is refused. */
+/* Tests layer listings: what was written is read back, and a shortened, changed or foreign file is refused. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The merge from the top down: what is told to the sink, and in which order. More in tests/jail, by a model. */
+/* Tests the merge of layers: which files the sink is given, and in which order. tests/jail compares the
+ * rules with a model. */
 #include "native/testing/check.h"
 #include <time.h>
 

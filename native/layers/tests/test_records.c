@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Records are what was put last, whoever put them and however many wait to be written. */
+/* Tests that each file's record is the last one that any thread stored, also while many wait to be written. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Many at once have the same digests as one by one, at every length around a block's border. */
+/* Tests that many SHA-256 digests computed at once are those computed one by one, at all lengths
+ * around a block's end. */
 #include <openssl/evp.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tables that lie in a file are what they are in memory, and do not stay in it. */
+/* Tests that tables that moved to a file keep their content and no longer take memory. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <stdio.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The tar reader: numbers, names and maps, and what it refuses. Whole archives are compared with GNU tar's
- * and Python's in tests/jail. */
+/* Tests the tar reader: numbers, names, maps of sparse files, and what it refuses. tests/jail compares whole archives
+ * with GNU tar and Python. */
 #include "native/layers/tar_header.h"
 #include "native/testing/check.h"
 #include "memory_tar.h"

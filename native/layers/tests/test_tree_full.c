@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tree whose names are at the end of their 4 GiB: the next is refused, and writes over none of the first. */
+/* Tests that a tree whose names fill their 4 GiB refuses the next name, and overwrites none. */
 #include "native/layers/tree.c"
 
 #include <stdio.h>

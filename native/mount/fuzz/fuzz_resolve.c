@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A hostile tree and paths through it: nothing outside the tree is ever opened or made.
+/* Fuzzes the opening of paths inside the jail: in a hostile tree nothing outside it is ever opened or made.
  *
  * An input is text, a line a step (corpus/resolve has examples):
  *
@@ -9,10 +9,10 @@
  *   D PATH, F PATH        resolve PATH, making what is missing as a directory, as a file
  *   x N ERRNO             the Nth system call of the next r, D or F fails
  *
- * The process lives in namespaces of its own: `unshare --user --map-root-user --mount --pid --fork
- * --mount-proc fuzz_resolve`. There "outside" is one tmpfs, which is "/" while an input runs, and the tree
- * another one at /jail/root: what was opened tells by its device where it lies, and the number of
- * inodes in use tells whether something was made outside. /proc is in the tree for its magic links.
+ * The process lives in namespaces of its own: `unshare --user --map-root-user --mount --pid --fork --mount-proc
+ * fuzz_resolve`. There "outside" is one tmpfs, which is "/" while an input runs, and the tree another one at
+ * /jail/root: what was opened tells by its device where it lies, and the number of inodes in use tells whether
+ * something was made outside. /proc is in the tree for its magic links.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The parser: what a line means, and what each wrong line is told. */
+/* Tests the parser of mount plans: what each line means, and the error for each kind of wrong line. */
 #include <stdlib.h>
 
 #include "native/mount/plan.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Paths in a tree that somebody hostile has prepared. Needs no privileges. */
+/* Tests that paths in a tree full of hostile links never lead out of it. Needs no privileges. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

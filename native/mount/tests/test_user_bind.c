@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Binds that a user asks for, on both sides prepared by him. Runs as root only: it mounts and becomes others. */
+/* Tests that a bind mount asked for by a user gives him nothing that he could not reach, whatever he prepared on both
+ * sides. Runs as root only, because it mounts and takes other users' ids. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

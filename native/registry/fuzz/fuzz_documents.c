@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Documents: registries.conf, manifests, configurations, auth files, a registry's errors. The first byte says which. */
+/* Fuzzes the parsers of documents: registries.conf, manifests, configurations, auth files, a registry's errors. The
+ * first byte says which. Any bytes are read or refused, and never a crash. */
 #include <string.h>
 
 #include "native/testing/fuzz.h"
 #include "native/registry/error_response.h"
 #include "native/registry/auth_file.h"
-#include "native/registry/credentials.h"
+#include "native/registry/credential_search.h"
 #include "native/registry/manifest.h"
 #include "native/registry/registries.h"
 
@@ -79,7 +80,7 @@ static void refusal(const char *text, size_t size)
 	struct registry_error err = { 0 };
 
 	text_append(&answer.body, text, size);
-	MUST(answer_error("h", "do it", &answer, &err) == -1);
+	MUST(error_response_fail("h", "do it", &answer, &err) == -1);
 	MUST(err.status == answer.status && !strpbrk(err.message, "\n\033"));
 	text_buffer_free(&answer.body);
 }

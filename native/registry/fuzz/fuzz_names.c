@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What users and registries write on one line: URIs, .credentials, WWW-Authenticate. The first byte says which. */
+/* Fuzzes the parsers of single lines from users and registries: URIs, .credentials, WWW-Authenticate. The first byte
+ * says which. Any bytes are read or refused, and never a crash. */
 #include <string.h>
 
 #include "native/testing/fuzz.h"

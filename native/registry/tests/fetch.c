@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks a registry through the client's own interface, for the tests in Python.
+/* A program for the tests in Python: it asks a registry by the client's own functions.
  *
  *	fetch digest [-a ARCH] URI       prints the digest
  *	fetch [-a ARCH] [-d DIR] URI     reads all layers, prints one JSON object a line: the image, then layers
  *
- * -d keeps manifests and configurations there, by digest, with DIGEST.anonymous beside those that may be anybody's. FETCH_WAIT_MS: the reader's pause before each layer. Exit
- * status 1 with the message on standard error.
+ * -d keeps manifests and configurations there, by digest, with DIGEST.anonymous beside those that may be anybody's.
+ * FETCH_WAIT_MS: the reader's pause before each layer. Exit status 1 with the message on standard error.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>

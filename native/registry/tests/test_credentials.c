@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is read of .credentials, and of a 401. */
+/* Tests the parsing of the file .credentials and of a 401's WWW-Authenticate. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "native/testing/check.h"
 #include "native/registry/auth_file.h"
 #include "native/registry/challenge.h"
-#include "native/registry/credentials.h"
+#include "native/registry/credential_search.h"
 #include "native/registry/netrc.h"
 #include "native/registry/password.h"
 

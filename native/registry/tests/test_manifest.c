@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Which entry of an index is meant. */
+/* Tests which entry of an image index is chosen for a processor architecture. */
 #include <stdlib.h>
 
 #include "native/testing/check.h"

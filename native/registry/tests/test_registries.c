@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* TOML, and what registries.conf makes of a name. */
+/* Tests the TOML parser, and where registries.conf sends an image's name. */
 #include "native/testing/check.h"
 #include "native/registry/registries.h"
 #include "native/registry/toml.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* docker:// URIs: what they mean, and which are none. */
+/* Tests docker:// URIs: what each means, and which are refused. */
 #include "native/testing/check.h"
 #include "native/registry/uri.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The system call filter: the program, run by a small interpreter for every number, and in the kernel. */
+/* Tests the seccomp filter: a small interpreter runs its program for every system call's number, and the kernel does
+ * for some. */
 #define _GNU_SOURCE
 #include "native/seccomp/seccomp.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any text as a configuration file, and as the script of --conf. */
+/* Fuzzes the parser of enroot.conf, and of the script that `enroot start --conf` names: any text is read or refused,
+ * and never a crash. */
 #define _GNU_SOURCE
 #include <string.h>
 

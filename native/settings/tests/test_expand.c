@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Values of configuration and of fstab. */
+/* Tests the expansion of variables and commands in values of settings and fstab lines. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A table of metadata is the same bytes in memory, in a file of its own, and written as it comes. */
+/* Tests that a metadata table of squashfs has the same bytes whether it is kept in memory, in a temporary file, or
+ * written at once. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>

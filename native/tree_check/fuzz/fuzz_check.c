@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any manifest against a small tree that leads out of itself wherever it can: findings are of its lines, and what lies
- * outside the tree is never opened, which its access time would show. */
+/* Fuzzes the comparison of a volume with its manifest: any manifest is compared with a tree whose links lead out of
+ * it. Nothing outside the tree is ever opened; access times would show it. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <string.h>

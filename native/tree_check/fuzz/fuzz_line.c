@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any bytes as a line of a manifest: refused, or its paths stay in the tree, and say the same when written again. */
+/* Fuzzes the parser of a manifest's lines: any bytes are refused, or give paths inside the tree that are the same
+ * when they are written and read again. */
 #include <ctype.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A tree of one of each, and what the comparison says when one thing about it is different. */
+/* Tests the comparison of a tree with its manifest: for one file of each kind, the report when one
+ * thing about it differs. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* SHA-256 of files: FIPS 180-2's examples, a file of several reads, and one that cannot be read. */
+/* Tests the SHA-256 of files: the examples of FIPS 180-2, a large file, and one that cannot be read. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

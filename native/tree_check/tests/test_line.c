@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines of manifests, as cellblock/jail/tree/manifest.py writes them, and everything beside that is close to one. */
+/* Tests the parser of manifest lines: those that cellblock/jail/tree/manifest.py writes, and wrong
+ * ones close to them. */
 #include <string.h>
 
 #include "native/testing/check.h"

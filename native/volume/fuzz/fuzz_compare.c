@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Any two texts as manifests, divided by the first zero byte: it ends, every difference is the beginning of a line,
- * and asking for a few at a time gives the same. Their digests are sorted, and no more than there are lines. */
+/* Fuzzes the comparison of two manifests: any two texts, divided by the first zero byte. It ends, each difference is
+ * at a line's beginning, asking for a few at a time gives the same, and the digests are sorted. */
 #include <stdlib.h>
 #include <string.h>
 

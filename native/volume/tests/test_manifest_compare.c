@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Two manifests side by side: which paths differ, in the order of a sorted walk. More in tests/jail, by a model. */
+/* Tests the comparison of two manifests: which paths differ, and their order. tests/jail compares it with a model. */
 #include "native/volume/manifest_compare.h"
 #include "native/testing/check.h"
 

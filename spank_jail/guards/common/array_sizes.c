@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the arrays that daemons of Slurm make for a message. job_submit_jail.c, slurm/guards.c and service_guard.c call it.
+/* Refuses messages that make slurmctld, slurmd or slurmdbd allocate huge arrays. job_submit_jail.c, slurm/guards.c
+ * and service_guard.c call it.
  *
- * A message says how many elements follow; room for all of them is made before the first is read. Of four billion triggers there is
- * none in a message of 40 bytes, but where the kernel lends memory that it does not have (vm.overcommit_memory=1, as on Kubernetes), or
- * has enough, the daemon then looks through 200 GB of zeros for what to free: a minute of a processor, and 400 MB of page tables, for
- * each message, by whoever sends it.
+ * A message says how many elements of an array follow, and Slurm allocates them before it reads the first. 40 bytes
+ * can ask for four billion. Where the kernel grants such memory (vm.overcommit_memory=1, as on Kubernetes), the
+ * daemon then scans 200 GB of zeros, a minute of processor time, for anybody who sends that.
  */
 #define _GNU_SOURCE
 #include "array_sizes.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the arrays that slurmctld, slurmd and slurmdbd make for a message that says how long they are. */
+/* Refuses messages that make slurmctld, slurmd or slurmdbd allocate huge arrays. */
 #ifndef JAIL_ARRAY_SIZES_H
 #define JAIL_ARRAY_SIZES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a connection's client address, and finds the entry that counts what this address uses. connections.c,
+/* Reads the client's address of a connection, and finds the record of what this address has in use. connections.c,
  * service_connections.c and large_messages.c call it. */
 #define _GNU_SOURCE
 #include "client_addresses.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who is at the other end of a connection, and what each such address has of what is bounded. */
+/* The client's address of a connection, and records of what each address has in use: connections,
+ * threads or bytes. */
 #ifndef JAIL_CLIENT_ADDRESSES_H
 #define JAIL_CLIENT_ADDRESSES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Functions that a loaded program or library has from another one, and what to call in their place. */
+/* Replaces functions that a loaded program or library imports, such as accept(2) in slurmd, by a guard's own. */
 #ifndef JAIL_IMPORTED_FUNCTIONS_H
 #define JAIL_IMPORTED_FUNCTIONS_H
 

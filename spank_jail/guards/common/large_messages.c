@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the bytes of messages on their way to slurmd, slurmctld and slurmdbd. connections.c, job_submit_jail.c and
- * service_guard.c call it.
+/* Limits the memory for messages that slurmd, slurmctld and slurmdbd are still receiving. connections.c,
+ * job_submit_jail.c and service_guard.c call it.
  *
- * Slurm makes room for a message by the length that is sent before it, up to a gigabyte, and looks for the sender's credential
- * when all of it is there.
+ * Slurm allocates a message by the length sent before it, up to a gigabyte, and checks the sender's credential when
+ * all of it is there.
  */
 #define _GNU_SOURCE
 #include "large_messages.h"

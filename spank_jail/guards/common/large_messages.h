@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the memory that a daemon of Slurm has for messages before it knows who sends them. */
+/* Limits the memory of a daemon of Slurm for messages whose sender it has not authenticated yet. */
 #ifndef JAIL_LARGE_MESSAGES_H
 #define JAIL_LARGE_MESSAGES_H
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the names of a list of nodes, and bounds them in slurmctld, slurmd and slurmstepd. forwarding.c, job_submit_jail.c, launches.c
- * and mpi_peers.c call it.
+/* Counts the names that a list of nodes stands for, and refuses lists that are too long in slurmctld, slurmd and
+ * slurmstepd. forwarding.c, job_submit_jail.c, launches.c and mpi_peers.c call it.
  *
- * slurmctld makes each name of a list that a user sends (sbatch --exclude, srun --nodelist, REQUEST_NODE_ALIAS_ADDRS), looks for it and
- * writes a line of its log when there is none, all with its locks held: "a[0-65535]b[0-65535]" takes it hours, in which it answers
- * nobody. Three brackets fill its memory before.
+ * slurmctld expands a list that a user sends (sbatch --exclude, srun --nodelist), looks each name up and logs each
+ * unknown one, with its locks held. "a[0-65535]b[0-65535]" takes it hours; three brackets fill its memory.
  */
 #define _GNU_SOURCE
 #include "node_names.h"

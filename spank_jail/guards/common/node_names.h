@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds lists of nodes, in which a few letters can stand for billions of names. */
+/* Refuses lists of nodes in which a few letters stand for billions of names. */
 #ifndef JAIL_NODE_NAMES_H
 #define JAIL_NODE_NAMES_H
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts threads in slurmd and slurmctld. host_names.c, stuck_children.c, state_saves.c and unsent_records.c call it. */
+/* Starts a thread in slurmd or slurmctld for a guard that works in the background. All signals are
+ * blocked in it, so that the daemon's own threads get them. host_names.c, stuck_children.c, state_saves.c
+ * and unsent_records.c call it. */
 #define _GNU_SOURCE
 #include "own_thread.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starts a thread of the plugin in slurmd or slurmctld, which load the plugin. */
+/* Starts a thread in slurmd or slurmctld for a guard that works in the background. */
 #ifndef JAIL_OWN_THREAD_H
 #define JAIL_OWN_THREAD_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads what the kernel tells of a process. accounting.c, stuck_children.c, fuse_connections.c, process_tree.c and stuck_processes.c call it. */
+/* Reads from /proc what state a process is in, whose it is and whether a thread waits. accounting.c,
+ * stuck_children.c, fuse_connections.c, process_tree.c and stuck_processes.c call it. */
 #define _GNU_SOURCE
 #include "process_status.h"
 

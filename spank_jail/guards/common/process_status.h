@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads /proc/PID/status: what the kernel says of a process. */
+/* Reads from /proc/PID/status what state a process is in, and whose it is. */
 #ifndef JAIL_PROCESS_STATUS_H
 #define JAIL_PROCESS_STATUS_H
 

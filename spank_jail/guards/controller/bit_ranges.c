@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds ranges with a step that a user sends to slurmctld. job_submit_jail.c calls it.
+/* Refuses ranges with a step, such as "0-1000000000:2", that are too large for slurmctld. job_submit_jail.c calls it.
  *
- * Slurm writes down each number of a range as "0-1000000000:2" before it looks whether its bitmap has so many: 4 GB for these
- * letters of `sbatch --dependency=afterok:1_[0-1000000000:2]`, with the locks held. It counts them in 32 bits: of
- * "-1073741824-1073741824:1" it has room for a few, and writes two thousand million.
+ * slurmctld writes out each number of such a range before it checks the size of its bitmap: 4 GB for `sbatch
+ * --dependency=afterok:1_[0-1000000000:2]`, with its locks held. It counts them in 32 bits, so that it writes two
+ * thousand million numbers of "-1073741824-1073741824:1" into room for a few.
  */
 #define _GNU_SOURCE
 #include "bit_ranges.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds ranges of numbers that have a step, as "0-7:2", by what they are for. */
+/* Refuses ranges of numbers with a step, such as "0-7:2", that are longer than what they are for. */
 #ifndef JAIL_BIT_RANGES_H
 #define JAIL_BIT_RANGES_H
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Ignores the second unlock of a lock that a thread of slurmctld locked once. job_submit_jail.c calls it.
  *
- * slurmctld (24.05 and later) unlocks twice when it is asked for a credential of sbcast for a step that there is none of:
- * `sbcast --jobid=JOB.77` of a user with a job. The count of readers is then below 0, and no thread gets a lock any more.
+ * slurmctld (24.05 and later) unlocks twice when a user asks for a credential for sbcast for a step that does not
+ * exist (`sbcast --jobid=JOB.77`). The lock's count of readers is then below 0, and no thread gets that lock any
+ * more.
  */
 #define _GNU_SOURCE
 #include "double_unlock.h"

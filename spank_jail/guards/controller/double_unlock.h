@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ignores the second unlock where a thread of slurmctld unlocks one lock twice. */
+/* Ignores the second unlock of a lock that a thread of slurmctld locked once. */
 #ifndef JAIL_DOUBLE_UNLOCK_H
 #define JAIL_DOUBLE_UNLOCK_H
 

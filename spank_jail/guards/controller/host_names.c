@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the time in which slurmctld looks for the address of a host that a user names. job_submit_jail.c calls it.
+/* Limits the time that slurmctld spends on resolving a host name that a user gave. job_submit_jail.c calls it.
  *
- * srun says on which host it is, salloc may, and both say what they like. slurmctld looks for the address of that host when it has
- * something to tell them: with its locks held, and Debian's asks ten times with a second in between for a name that there is none
- * of. A job of six such steps that was cancelled had it answer nobody for a minute. A name whose server of names does not
- * answer takes longer yet.
- *
- * Threads look names up; who wants one waits for a moment. What was found stays known, so that a slow server of names
- * costs the first message at most.
+ * srun and salloc tell slurmctld on which host they run, and a user can make that up. slurmctld resolves it when it
+ * has something to tell them, with its locks held: Debian's asks ten times, a second apart, for an unknown name.
+ * Cancelling one job with six such steps stopped it for a minute. Here threads resolve names, callers wait for a
+ * moment, and results are kept.
  */
 #define _GNU_SOURCE
 #include "host_names.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the time in which slurmctld looks for the address of a host that a user names. */
+/* Limits the time that slurmctld spends on resolving a host name that a user gave. */
 #ifndef JAIL_HOST_NAMES_H
 #define JAIL_HOST_NAMES_H
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds requests to slurmctld that name many jobs. job_submit_jail.c calls it.
+/* Refuses requests to slurmctld that name more jobs than any command of Slurm's sends. job_submit_jail.c calls it.
  *
- * slurmctld answers for each job that a request names, also when it is the same one again, with its locks held: one of 4 MB
- * took five seconds, in which it changed nothing for anybody, and 1.4 GB. Of a job of many components it makes one after the other
- * with its locks held, and compares each with all others before it asks a plugin. No command of Slurm's sends so much.
+ * slurmctld does something for each job that a request names, with its locks held, even if it is the same job again:
+ * a request of 4 MB took five seconds and 1.4 GB. The same goes for a job with many components.
  */
 #define _GNU_SOURCE
 #include "long_requests.h"

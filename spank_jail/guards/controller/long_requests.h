@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds requests to slurmctld for which it does something for each job that they name. */
+/* Refuses requests to slurmctld that name more jobs than any command of Slurm's sends. */
 #ifndef JAIL_LONG_REQUESTS_H
 #define JAIL_LONG_REQUESTS_H
 

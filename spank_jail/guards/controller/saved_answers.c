@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has slurmctld answer a submission when it has saved the job. state_saves.c calls it, and job_submit_jail.c says whose answer.
+/* Delays slurmctld's answer to a submission until the job is saved on disk, if that takes only a moment.
+ * state_saves.c calls it, and job_submit_jail.c says whose answer.
  *
- * slurmctld answers sbatch when it has the job in memory: one that is killed within the next tenth of a second forgets a job that
- * its user knows. With a long queue a save takes seconds, and has pauses as long as three saves; then the answer does not wait.
- *
- * The thread that job_submit/jail was asked in sends the answer, and nothing else before it.
+ * slurmctld answers sbatch when it has the job in memory. If it is killed within the next tenth of a second, it
+ * forgets a job whose number its user knows. With a long queue saving takes seconds; then the answer does not wait.
+ * It is sent by the thread in which job_submit/jail was called for that submission.
  */
 #define _GNU_SOURCE
 #include "saved_answers.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has slurmctld answer a submission when it has saved the job, as long as that takes a moment. */
+/* Delays slurmctld's answer to a submission until the job is saved on disk, if that takes only a moment. */
 #ifndef JAIL_SAVED_ANSWERS_H
 #define JAIL_SAVED_ANSWERS_H
 

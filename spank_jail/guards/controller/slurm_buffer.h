@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How Slurm's buffers (buf_t) begin, in all releases since 20.11. */
+/* The first fields of Slurm's buffers (buf_t), which are the same in all releases since 20.11. */
 #ifndef JAIL_SLURM_BUFFER_H
 #define JAIL_SLURM_BUFFER_H
 

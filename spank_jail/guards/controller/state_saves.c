@@ -1,17 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Makes slurmctld save its state sooner than five seconds after a change. job_submit_jail.c calls it.
+/* Makes slurmctld save its state soon after a change instead of up to five seconds later, so that it forgets no job
+ * when it is killed. job_submit_jail.c calls it.
  *
- * slurmctld answers a submission when it has the job in memory, and saves its records when something has changed, but not
- * within five seconds of the save before. When it is killed, jobs of those seconds are forgotten, and ended when they run.
- * A thread of its own saves: it asks difftime(3), from 26.05 on Slurm's timespec_to_secs(), how long ago it did, and waits when
- * that is too short.
- *
- * It saves when somebody has told it that something has changed, which Slurm does not do of each change: of a job that the
- * backfill scheduler starts it tells nobody. A slurmctld that was killed then began that job once more. So a thread of ours
- * looks at when jobs have changed, and tells it.
- *
- * Of two controllers that share their records, one that was stopped and goes on does not know that the other acts by then. It
- * ends before it writes its records over the other's.
+ * Slurm's saving thread asks difftime(3) (from 26.05 timespec_to_secs()) whether the last save is five seconds ago;
+ * here the answer is yes sooner. Slurm does not wake that thread for all changes, such as the backfill scheduler's
+ * starts; a thread here does. And a controller that was stopped while another took over is ended before it overwrites
+ * that one's records.
  */
 #define _GNU_SOURCE
 #include "state_saves.h"

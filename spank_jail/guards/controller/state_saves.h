@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Has slurmctld save its state soon after a change, instead of after five seconds. */
+/* Makes slurmctld save its state soon after a change instead of up to five seconds later. */
 #ifndef JAIL_STATE_SAVES_H
 #define JAIL_STATE_SAVES_H
 

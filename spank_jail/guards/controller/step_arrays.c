@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives a finished step's arrays of figures the length that slurmctld reads of them. job_submit_jail.c calls it.
+/* Lengthens the arrays in which a finished step reports what it used, to the length that slurmctld reads.
+ * job_submit_jail.c calls it.
  *
- * A user may say that a step of his is over, and what it has used: one number for each kind of resource. slurmctld reads as many as
- * it knows kinds, whatever the message has (jobacctinfo_aggregate, Slurm 22.05 to 26.05): of none it ends, by a null pointer, and of
- * fewer it tells the user what was behind them in its memory.
+ * A user may report that his step is over, with one number for each kind of resource. slurmctld reads as many as it
+ * knows kinds, whatever the message has (jobacctinfo_aggregate, Slurm 22.05 to 26.05): it crashes if there are none,
+ * and with fewer it tells the user what lies behind them in its memory.
  */
 #define _GNU_SOURCE
 #include "step_arrays.h"

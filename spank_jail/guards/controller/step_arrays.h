@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Gives a finished step's arrays of figures the length that slurmctld reads of them. */
+/* Lengthens the arrays in which a finished step reports what it used, to the length that slurmctld reads. */
 #ifndef JAIL_STEP_ARRAYS_H
 #define JAIL_STEP_ARRAYS_H
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the texts of resources of a user's step in slurmctld. job_submit_jail.c calls it.
+/* Limits the length of resource texts (TRES, such as "cpu=4") in requests for steps. job_submit_jail.c calls it.
  *
- * Of jobs, slurmctld takes 1,024 letters; of steps (srun --gres, --tres-per-task) it has no bound, and copies all that is left of
- * the text for each resource, its locks held: 200,000 times "cpu=1," took eight seconds, and the time goes with the square. Then it
+ * slurmctld takes 1,024 letters of a job's, but any number of a step's (srun --gres, --tres-per-task). It copies the
+ * rest of the text for each resource, with its locks held: 200,000 times "cpu=1," took eight seconds. Then it
  * compares each GRES with all before it.
  */
 #define _GNU_SOURCE

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds texts of resources (TRES), as "gres/gpu:a100:2,cpu=4". */
+/* Limits the length of resource texts (TRES, such as "gres/gpu:a100:2,cpu=4") in requests for steps. */
 #ifndef JAIL_TRES_TEXTS_H
 #define JAIL_TRES_TEXTS_H
 

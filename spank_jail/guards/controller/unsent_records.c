@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps on disk what slurmctld has to tell slurmdbd, while it waits. job_submit_jail.c calls it.
+/* Keeps the accounting records that slurmctld has not sent to slurmdbd yet in a file, so that none is lost when it is
+ * killed. job_submit_jail.c calls it.
  *
- * slurmctld has these records in a list in memory, until slurmdbd has answered, and writes the list to dbd.messages when it is
- * told to end. When it is killed they are lost, and the accounting never hears of jobs, or of their end. Here the file is kept
- * while slurmctld runs: a record that comes into the list is appended, and with the list's last one the file becomes empty.
- *
- * The file has Slurm's own format, so Slurm reads it when it starts: of each record the length, the bytes and RECORD_END,
- * numbers as the machine has them; the first record says which version of the protocol the others have. Slurm takes a torn
- * last one for the end. Records that slurmdbd has answered may be told again: nothing changes there, and Slurm does so itself
- * when an answer is lost.
+ * slurmctld keeps these records in memory and writes them to dbd.messages only at an orderly end. Here each record is
+ * appended to that file when it comes, and the file is emptied when slurmdbd has answered the last one. It has
+ * Slurm's format, so Slurm reads it at its start: a protocol version, then each record's length, bytes and
+ * RECORD_END. A torn last record counts as the end. Records sent twice change nothing.
  */
 #define _GNU_SOURCE
 #include "unsent_records.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What slurmctld has to tell slurmdbd outlives a slurmctld that is killed. */
+/* Keeps the accounting records that slurmctld has not sent to slurmdbd yet in a file, so that none is lost
+ * when it is killed. */
 #ifndef JAIL_UNSENT_RECORDS_H
 #define JAIL_UNSENT_RECORDS_H
 

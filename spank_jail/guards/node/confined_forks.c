@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Confines processes that slurmd forks for a user: they write in one place alone, open few files for slurmd, and connect to that
- * user's sockets alone. guards.c calls it. */
+/* Confines the processes that slurmd forks to open a file or socket for a user: where they write, how many files they
+ * open, and to whose sockets they connect. guards.c calls it. */
 #define _GNU_SOURCE
 #include "confined_forks.h"
 
@@ -167,7 +167,7 @@ static int guard_connections(const struct link_map *slurmd, struct jail_error *e
 						   "it write to those of other users' steps");
 }
 
-int jail_served_guard(const char *bcast, struct jail_error *err)
+int jail_confined_forks_guard(const char *bcast, struct jail_error *err)
 {
 	const struct link_map *slurmd = jail_imports_program();
 	int missing;

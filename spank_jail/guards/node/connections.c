@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds what one address, and one message, can have of slurmd's threads. guards.c calls it. */
+/* Limits how many of slurmd's threads one client address, and one message, can occupy. guards.c calls it. */
 #define _GNU_SOURCE
 #include "connections.h"
 

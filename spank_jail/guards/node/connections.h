@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connections to slurmd: each takes a thread, before anybody knows who it is, and slurmd ends when there are no more threads. */
+/* Limits how many of slurmd's threads one client address can occupy. Each connection takes a thread before the client
+ * is authenticated, and slurmd ends when it can start no more. */
 #ifndef JAIL_CONNECTIONS_H
 #define JAIL_CONNECTIONS_H
 

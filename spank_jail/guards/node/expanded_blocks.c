@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds what slurmd makes of compressed blocks of files. guards.c calls it. */
+/* Limits the memory for blocks of files that slurmd decompresses for sbcast. guards.c calls it. */
 #define _GNU_SOURCE
 #include "expanded_blocks.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What slurmd makes of the compressed blocks of files that users bring (sbcast --compress).
+/* Limits the memory for blocks of files that slurmd decompresses (sbcast --compress).
  *
- * A block of eight megabytes, of which a message says how long it was, becomes two gigabytes in slurmd's memory; and users send many at
- * a time.
+ * A block of eight megabytes can become two gigabytes in slurmd's memory: the message says how long it was. And users
+ * send many at a time.
  */
 #ifndef JAIL_EXPANDED_BLOCKS_H
 #define JAIL_EXPANDED_BLOCKS_H

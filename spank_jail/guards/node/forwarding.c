@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads from the header of a message to how many nodes slurmd is to forward it. connections.c calls it. */
+/* Counts the nodes to which a message's header asks slurmd to forward it. connections.c calls it. */
 #define _GNU_SOURCE
 #include "forwarding.h"
 

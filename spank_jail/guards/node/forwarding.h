@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Counts the nodes that slurmd is to forward a message to: the message's header lists them. slurmd forwards it
- * before it knows who sent it. */
+/* Counts the nodes to which a message's header asks slurmd to forward it. slurmd does so before
+ * it authenticates the sender. */
 #ifndef JAIL_FORWARDING_H
 #define JAIL_FORWARDING_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps launches that a user made up from draining the node, from leaving slurmstepds that wait, and from filling slurmd's memory.
- * guards.c calls it. */
+/* Makes forged requests to launch a step harmless: they no longer drain the node, leave waiting slurmstepds behind,
+ * or fill slurmd's memory. guards.c calls it. */
 #define _GNU_SOURCE
 #include "launches.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Launches of steps that a user made up: slurmd believes some of what they say before it looks at the credential. */
+/* Makes forged requests to launch a step harmless. slurmd acts on some of their content before
+ * it checks the credential. */
 #ifndef JAIL_LAUNCHES_H
 #define JAIL_LAUNCHES_H
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends, in a thread of slurmd, two kinds of its children: those that wait too long for a user's file or socket, and the
- * slurmstepds whose launch failed. guards.c calls it. */
+/* Ends, from a thread in slurmd, two kinds of its children: those that wait too long for a user's file or socket, and
+ * the slurmstepds whose launch failed. guards.c calls it. */
 #define _GNU_SOURCE
 #include "stuck_children.h"
 
@@ -168,7 +168,7 @@ static void *watch(void *unused)
 	return NULL;
 }
 
-int jail_errands_watch(struct jail_error *err)
+int jail_stuck_children_watch(struct jail_error *err)
 {
 	static bool watched;
 

@@ -1,12 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends the errands of slurmd that wait for a user, and slurmstepds that wait for themselves.
+/* Ends, from a thread in slurmd, children of slurmd that wait for ever.
  *
- * For sbcast and for X11, slurmd forks a child that becomes the user, opens one file or socket and ends, and a thread of
- * slurmd waits for it. A user who names a FIFO keeps both for ever, and slurmd has 256 threads (by reading Slurm 22.05
- * and 24.11). So a thread of ours ends such children as take longer than anything honest does.
- *
- * A slurmstepd of 26.05 whose launch failed waits now and then for threads of its own that have ended: one in five of the launches
- * with an odd number at one place. It is nobody's step, and what a user can have of them is bounded by the node's processes.
+ * For sbcast and X11, slurmd forks a child that becomes the user and opens one file or socket, and one of slurmd's
+ * 256 threads waits for it. A user who names a FIFO would keep both (Slurm 22.05 and 24.11). A slurmstepd of 26.05
+ * whose launch failed sometimes waits for threads of its own that have ended.
  */
 #ifndef JAIL_STUCK_CHILDREN_H
 #define JAIL_STUCK_CHILDREN_H
@@ -14,6 +11,6 @@
 #include "native/base/error.h"
 
 /* In slurmd. Returns 0 or -1. */
-int jail_errands_watch(struct jail_error *err);
+int jail_stuck_children_watch(struct jail_error *err);
 
 #endif

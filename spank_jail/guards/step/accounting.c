@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps users' processes from stopping slurmstepd's accounting, and with it slurmd's threads. guards.c calls it. */
+/* Keeps users' processes from blocking the accounting of a step in slurmstepd, and with it threads of slurmd.
+ * guards.c calls it. */
 #define _GNU_SOURCE
 #include "accounting.h"
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What jobacct_gather reads of a step's processes, for sstat and sacct.
+/* Keeps users' processes from blocking the accounting of a step (the plugin jobacct_gather, for sstat and sacct).
  *
- * It holds a lock meanwhile that all wait for who ask slurmstepd, each with a thread of slurmd's; and a user's process that
- * executes a program keeps the readers of its stat and io waiting, for ever if a file system of his serves that.
+ * The plugin reads /proc of the step's processes while it holds a lock for which all who ask slurmstepd wait, each
+ * with a thread of slurmd. A process that executes a program keeps readers of its stat and io waiting, for ever if
+ * its user's file system serves that program.
  */
 #ifndef JAIL_ACCOUNTING_H
 #define JAIL_ACCOUNTING_H

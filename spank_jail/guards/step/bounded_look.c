@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at a process from another that can be ended: links in /proc/PID/fd wait for locks that the process may keep for ever.
- * fuse_connections.c and stuck_processes.c call it. */
+/* Looks at a process in /proc from a child that is killed after a second: links in /proc/PID/fd wait for locks that
+ * the process may keep for ever. fuse_connections.c and stuck_processes.c call it. */
 #define _GNU_SOURCE
 #include "bounded_look.h"
 

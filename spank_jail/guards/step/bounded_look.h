@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looks at a process that may keep whoever looks at it waiting. */
+/* Looks at a process in /proc from a child that is killed after a second, because the process may
+ * keep its readers waiting. */
 #ifndef JAIL_BOUNDED_LOOK_H
 #define JAIL_BOUNDED_LOOK_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads files of /proc by another process, which can be ended: their reader waits for locks that a user's process may keep.
+/* Reads files in /proc from a child that can be killed: their readers wait for locks that a user's process may keep.
  * accounting.c calls it. */
 #define _GNU_SOURCE
 #include "bounded_read.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads a file of /proc whose reader may be kept waiting, by a process that is ended then. One process reads for as long as it
- * answers: a process for each file would cost a step of many tasks more than what it reads.
- */
+/* Reads files in /proc from a child that can be killed if the read waits for ever. One child reads many files for as
+ * long as it answers: a child per file would cost a step of many tasks more than the reading. */
 #ifndef JAIL_BOUNDED_READ_H
 #define JAIL_BOUNDED_READ_H
 

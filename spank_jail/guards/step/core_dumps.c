@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds how long slurmstepd spares processes that write core files. guards.c calls it. */
+/* Limits how long slurmstepd puts off SIGKILL for processes that write core files. guards.c calls it. */
 #define _GNU_SOURCE
 #include "core_dumps.h"
 

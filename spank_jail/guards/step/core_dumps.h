@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How long slurmstepd spares a step of which a process writes a core file.
+/* Limits how long slurmstepd puts off SIGKILL for processes that write core files.
  *
- * It puts SIGKILL off as long as one does, without an end: a core file that is written into a file system which its user serves, and
- * does not answer, or one large file after the other, keeps the step for ever, and slurmctld drains the node.
+ * Slurm puts it off without an end. A core file on a file system that its user serves, and that does not answer, or
+ * one large core file after another keeps the step for ever, and slurmctld drains the node.
  */
 #ifndef JAIL_CORE_DUMPS_H
 #define JAIL_CORE_DUMPS_H

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Aborts FUSE connections through fusectl, which no path leads to. stuck_processes.c calls it. */
+/* Aborts FUSE file systems of users through the kernel's fusectl, mounted where no path leads to. stuck_processes.c
+ * calls it. */
 #define _GNU_SOURCE
 #include "fuse_connections.h"
 

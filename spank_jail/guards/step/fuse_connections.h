@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends a user's file systems (FUSE) that somebody waits for. The kernel ends one when nobody has its /dev/fuse open any more:
- * a process that has it open itself, and waits for an answer, never closes it. SIGKILL ends neither.
- */
+/* Aborts a user's FUSE file systems on which somebody waits. The kernel does it by itself when nobody has their
+ * /dev/fuse open: a process that has it open and waits for the same file system never closes it, and SIGKILL does not
+ * end it. */
 #ifndef JAIL_FUSE_CONNECTIONS_H
 #define JAIL_FUSE_CONNECTIONS_H
 

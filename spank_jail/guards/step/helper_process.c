@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Begins and ends processes that may be kept waiting in place of their parent. bounded_look.c and bounded_read.c call it. */
+/* Forks and kills children that do in their parent's place what may wait for ever. bounded_look.c and bounded_read.c
+ * call it. */
 #define _GNU_SOURCE
 #include "helper_process.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A process of slurmstepd's or slurmd's that does what may keep whoever does it waiting, and can be ended. */
+/* A child of slurmstepd or slurmd that does what may wait for ever in its parent's place, and can be killed. */
 #ifndef JAIL_HELPER_PROCESS_H
 #define JAIL_HELPER_PROCESS_H
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lets Slurm's MPI plugins hear slurmstepds, and the step's srun where it answers. plugin.c calls it. */
+/* Lets only slurmstepds, and the step's srun, connect to the MPI plugins in slurmstepd and srun.
+ * plugin.c calls it. */
 #define _GNU_SOURCE
 #include "mpi_peers.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Who may talk to Slurm's MPI plugins, which believe what they read: in slurmstepd as root, outside.
+/* Lets only slurmstepds, and the step's srun, connect to Slurm's MPI plugins, which trust what they read and run as
+ * root.
  *
- * mpi_pmix listens for the slurmstepds of other nodes on a TCP port, and sets memory aside before it looks at who connects; mpi_pmi2
- * listens for them, and for the step's srun, on a Unix socket, and in srun for slurmstepds on a TCP port. Numbers of nodes in what
- * they say are taken as places in memory.
+ * mpi_pmix listens for the slurmstepds of other nodes on a TCP port. mpi_pmi2 listens for them and for srun on a Unix
+ * socket, and in srun for slurmstepds on a TCP port. They take numbers of nodes in messages as places in memory.
  */
 #ifndef JAIL_MPI_PEERS_H
 #define JAIL_MPI_PEERS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Finds the uid of whoever is at the other end of a TCP or Unix connection within this node. pmix.c calls it. */
+/* Finds the uid of the process at the other end of a TCP or Unix connection within this node. pmix.c calls it. */
 #define _GNU_SOURCE
 #include "peer_uid.h"
 

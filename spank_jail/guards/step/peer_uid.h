@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The uid at the other end of a connection within this node. */
+/* Finds the uid of the process at the other end of a connection within this node. */
 #ifndef JAIL_PEER_UID_H
 #define JAIL_PEER_UID_H
 

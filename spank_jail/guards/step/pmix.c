@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Guards the PMIx server in slurmstepd, which does as root what is asked of it over TCP. plugin.c calls it. */
+/* Lets only the step's own user connect to the PMIx server in slurmstepd, which does as root what it is asked over
+ * TCP. plugin.c calls it. */
 #define _GNU_SOURCE
 #include "pmix.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The PMIx server that `srun --mpi=pmix` starts in slurmstepd: it does as root, outside, what is asked of it over TCP. */
+/* Lets only the step's own user connect to the PMIx server that `srun --mpi=pmix` starts in slurmstepd. It runs as
+ * root, outside the jail, and does what it is asked over TCP. */
 #ifndef JAIL_PMIX_H
 #define JAIL_PMIX_H
 

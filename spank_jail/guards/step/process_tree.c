@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Keeps users from hiding processes from the end of their step (proctrack/linuxproc). guards.c calls it. */
+/* Makes Slurm's plugin proctrack/linuxproc find all processes of a step at its end, also those that users disguise.
+ * guards.c calls it. */
 #define _GNU_SOURCE
 #include "process_tree.h"
 

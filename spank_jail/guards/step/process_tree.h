@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What proctrack/linuxproc takes from /proc for the end of a step.
+/* Makes Slurm's plugin proctrack/linuxproc find all processes of a step at its end.
  *
- * It spares processes that are called slurmstepd, and those that are dead. A user names his processes, has a process look dead
- * whose threads go on, and keeps a dead one by tracing it: slurmstepd would wait for it, and slurmctld drain the node.
+ * The plugin spares processes that are called slurmstepd, and dead ones. A user can name his processes so, make a
+ * process look dead whose threads go on, and keep a dead one by tracing it. slurmstepd would wait for it, and
+ * slurmctld drain the node.
  */
 #ifndef JAIL_PROCESS_TREE_H
 #define JAIL_PROCESS_TREE_H

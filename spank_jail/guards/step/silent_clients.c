@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds how long slurmstepd waits for clients that do not answer. guards.c calls it. */
+/* Limits how long slurmstepd waits for srun and sattach that do not answer. guards.c calls it. */
 #define _GNU_SOURCE
 #include "silent_clients.h"
 

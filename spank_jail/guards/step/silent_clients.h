@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds slurmstepd's wait for srun and sattach, which it tells of the start and the end of its tasks, each several times
- * when it does not answer. */
+/* Limits how long slurmstepd waits for srun and sattach that do not answer. It tells them of the start and end of its
+ * tasks, each several times. */
 #ifndef JAIL_SILENT_CLIENTS_H
 #define JAIL_SILENT_CLIENTS_H
 

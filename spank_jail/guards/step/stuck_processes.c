@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ends what keeps a killed process from ending: aborts FUSE connections, and kills orphans and servers of FUSE.
- * process_tree.c calls it. */
+/* Ends what a killed process of a step waits for, so that it can end: aborts FUSE file systems, and kills the
+ * processes that serve them. process_tree.c calls it. */
 #define _GNU_SOURCE
 #include "stuck_processes.h"
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Processes that SIGKILL does not end, for they wait for an answer of a file system that a user serves (FUSE). The kernel gives
- * up the wait when whoever serves has ended, which may be a process of no step, or of another one: slurmstepd would wait for as
- * long, and slurmctld drain the node.
+/* Ends what a killed process of a step waits for: a FUSE file system whose server does not answer.
+ *
+ * SIGKILL does not end such a process before the server ends, which may belong to no step, or to another one.
+ * slurmstepd would wait for as long, and slurmctld drain the node.
  */
 #ifndef JAIL_STUCK_PROCESSES_H
 #define JAIL_STUCK_PROCESSES_H

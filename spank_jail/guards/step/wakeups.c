@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Repeats slurmstepd's signals to threads that it waits for. guards.c calls it. */
+/* Repeats signals (pthread_cond_signal) of slurmstepd to its threads that a thread may have
+ * missed. guards.c calls it. */
 #define _GNU_SOURCE
 #include "wakeups.h"
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Wakes slurmstepd's thread that drains the node when a step does not end. It is started with the SIGKILL for the
- * step; when the step ends before the thread waits to be told so, it never hears of it (seen with 24.11: a task that ignores SIGTERM is enough).
+/* Repeats signals of slurmstepd to a thread that may have missed one.
+ *
+ * The thread drains the node when a step does not end. If the step ends before the thread waits for that signal, it
+ * never hears of it, and drains the node for nothing (seen with 24.11; a task that ignores SIGTERM suffices).
  */
 #ifndef JAIL_WAKEUPS_H
 #define JAIL_WAKEUPS_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Implements the commands that enroot-image does (import, load, digest, cache): finds that program and becomes it.
+/* Starts the program enroot-image in place of this one, for the commands that it does (import, load, digest, cache).
  * main.c calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include "command.h"
 
 /* import, load, digest, cache: LIBRARY_PATH/enroot-image does them, with the settings as its environment. */
-int command_image(int argc, char **argv)
+int command_enroot_image(int argc, char **argv)
 {
 	struct settings settings;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opens every store of the image cache that a process may use: the user's own, the administrator's and trusted
- * users'. Files of this folder call it. */
+/* Opens all stores of the image cache that a process reads: the user's own, root's, and those of the users that the
+ * setting ENROOT_SHARED_CACHE_TRUST names. Each is opened by store.c. Files of this folder call it. */
 #define _GNU_SOURCE
-#include "stores.h"
+#include "all_stores.h"
 
 #include <errno.h>
 #include <pwd.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Explains why a task's program will not run in its container. pyxis/slurm calls it. */
 #define _GNU_SOURCE
-#include "program.h"
+#include "program_fault.h"
 
 #include <elf.h>
 #include <errno.h>

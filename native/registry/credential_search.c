@@ -2,7 +2,7 @@
 /* Finds the credentials for a registry in the places where enroot, docker, podman and skopeo keep them.
  * authorization.c calls it. */
 #define _GNU_SOURCE
-#include "credentials.h"
+#include "credential_search.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,7 +14,7 @@
 
 #include "native/base/scoped.h"
 #include "auth_file.h"
-#include "origin.h"
+#include "internal_address.h"
 #include "netrc.h"
 #include "password.h"
 
@@ -83,7 +83,7 @@ static bool of_realm(struct credential *credential, const struct credential_requ
 	if (!realm || !strcmp(realm, request->host))
 		return false;
 	bool related = !strcmp(realm, host) || is_below(realm, host) || is_below(host, realm) ||
-		       (origin_is_loopback(request->host) && origin_is_loopback(realm));
+		       (address_is_loopback(request->host) && address_is_loopback(realm));
 	if (related)
 		return of_host(credential, request, path, text, realm);
 	if (netrc_find(&entry, text, realm, request->user, &ignored) == 1) {

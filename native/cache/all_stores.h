@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* All stores of the image cache that a process may use. */
-#ifndef ENROOT_CACHE_STORES_H
-#define ENROOT_CACHE_STORES_H
+/* All stores of the image cache that a process reads, and which one it writes to. */
+#ifndef ENROOT_CACHE_ALL_STORES_H
+#define ENROOT_CACHE_ALL_STORES_H
 
 #include <stdatomic.h>
 

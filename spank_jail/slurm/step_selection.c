@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Decides whether a step gets the jail, by its user, its groups, its partition or its option --jail. plugin.c calls it. */
+/* Decides whether a step gets the jail, where the administrator selects some jobs: by user, group, partition or
+ * --jail. options/selection.c parses these settings. plugin.c calls it. */
 #define _GNU_SOURCE
-#include "choice.h"
+#include "step_selection.h"
 
 #include <slurm/slurm.h>
 
@@ -47,7 +48,7 @@ static int refuse_options(const struct jail_options *options, struct jail_error 
 	return jail_error_at(err, given, 0, NULL);
 }
 
-int jail_choice_make(spank_t spank, struct jail_step *step, bool *outside, struct jail_error *err)
+int jail_step_selection_make(spank_t spank, struct jail_step *step, bool *outside, struct jail_error *err)
 {
 	struct jail_error unmarked;
 	struct jail_user user;
@@ -67,7 +68,7 @@ int jail_choice_make(spank_t spank, struct jail_step *step, bool *outside, struc
 	return 0;
 }
 
-bool jail_choice_was_outside(const struct jail_arguments *arguments, uint32_t job, uid_t user)
+bool jail_step_selection_was_outside(const struct jail_arguments *arguments, uint32_t job, uid_t user)
 {
 	if (!jail_selection_is_given(&arguments->only))
 		return false;

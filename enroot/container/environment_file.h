@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads files of lines KEY=VALUE and expands their values. */
-#ifndef ENROOT_ENVIRONMENT_H
-#define ENROOT_ENVIRONMENT_H
+/* Reads files with lines KEY=VALUE into an environment, and expands their values. */
+#ifndef ENROOT_ENVIRONMENT_FILE_H
+#define ENROOT_ENVIRONMENT_FILE_H
 
 #include "native/settings/expand.h"
 #include "native/base/variables.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Downloads layers from the addresses that their descriptor names. fetch.c calls it. */
+/* Downloads foreign layers: those that the registry lacks, and whose manifest gives other addresses for them. fetch.c
+ * calls it. */
 #define _GNU_SOURCE
-#include "foreign.h"
+#include "foreign_layer.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 
 #include "native/base/scoped.h"
 #include "error_response.h"
+#include "internal_address.h"
 #include "origin.h"
 
 /* Each is a request to wherever an image's author likes. */
@@ -19,7 +21,7 @@ static bool is_allowed(const char *url, const char *origin, const struct transpo
 	scoped_free char *copy = text_copy(origin, strlen(origin));
 	const char *host = strstr(copy, "://") + strlen("://");
 
-	return text_starts(url, "https:") || transport->allow_http || origin_is_loopback(host);
+	return text_starts(url, "https:") || transport->allow_http || address_is_loopback(host);
 }
 
 static int ask_url(const char *url, const char *registry, struct http *http, const struct http_request *like, bool *identified,
@@ -32,7 +34,7 @@ static int ask_url(const char *url, const char *registry, struct http *http, con
 		return registry_fail(err, REGISTRY_FAULT_IMAGE, "\"%.100s\" is no web address", url);
 	if (!is_allowed(url, origin, http_transport(http)))
 		return registry_fail(err, REGISTRY_FAULT_TLS, "%s: plain http is not allowed (ENROOT_ALLOW_HTTP)", origin);
-	if (origin_leads_home(registry, origin))
+	if (address_is_internal(registry, origin))
 		return registry_fail(err, REGISTRY_FAULT_SERVER, "%s: it is an address of this machine, and the registry is not", origin);
 	struct http_request request = *like;
 	request.host = origin;
@@ -41,11 +43,11 @@ static int ask_url(const char *url, const char *registry, struct http *http, con
 	*identified |= answer.identified;
 	if (result)
 		return -1;
-	return answer.status == 200 || answer.status == 206 ? 0 : answer_error(origin, like->doing, &answer, err);
+	return answer.status == 200 || answer.status == 206 ? 0 : error_response_fail(origin, like->doing, &answer, err);
 }
 
-int foreign_fetch(const struct registry_layer *layer, const char *registry, struct http *http, const struct http_request *like,
-		  bool *identified, struct registry_error *err)
+int foreign_layer_fetch(const struct registry_layer *layer, const char *registry, struct http *http,
+			const struct http_request *like, bool *identified, struct registry_error *err)
 {
 	scoped_buffer said = { 0 };
 	scoped_free char *copy = text_copy(layer->urls, strlen(layer->urls));

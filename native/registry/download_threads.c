@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fetches layers by up to ENROOT_MAX_CONNECTIONS threads, in the order in which they are read. The one that is read streams
- * through a pipe; those whose turn comes later go to a spool, or to the file that the caller gave. enroot/importing calls it. */
+/* Downloads an image's layers by up to ENROOT_MAX_CONNECTIONS threads, in the order in which they are read. The one
+ * that is read streams through a pipe; the others go to temporary files (spool.c), or to the cache's file that the
+ * caller gave. enroot/importing calls it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

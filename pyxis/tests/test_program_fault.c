@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Why a program will not run in a container; and an image of the cache handed over by an import. */
+/* Tests the reasons given for a program that will not run in a container, and the passing of a cached
+ * image by an import. */
 #define _GNU_SOURCE
 #include <elf.h>
 #include <fcntl.h>
@@ -14,7 +15,7 @@
 #include "native/base/scoped.h"
 #include "native/testing/check.h"
 #include "pyxis/step/image_descriptor.h"
-#include "pyxis/step/program.h"
+#include "pyxis/step/program_fault.h"
 
 static void write_file(const char *path, const void *text, size_t length, mode_t mode)
 {
@@ -128,5 +129,5 @@ int main(void)
 	for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); i++)
 		(void)unlink(made[i]);
 	CHECK(!chdir("/") && !rmdir(folder));
-	return check_result("program");
+	return check_result("program_fault");
 }
