@@ -270,6 +270,7 @@ def test_all_pods_that_go_at_once_lose_no_job(cluster: PageCluster) -> None:
     assert is_complete(cluster, over)
 
 
+@pytest.mark.timeout(600 + 40 * _DELETIONS)
 def test_controller_database_and_slurmdbd_that_go_under_load_lose_no_job_and_no_account(
     cluster: PageCluster,
 ) -> None:

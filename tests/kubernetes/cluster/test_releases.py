@@ -70,13 +70,14 @@ def test_a_session_is_told_when_its_login_node_ends(cluster: tuple[Asked, Site])
     outer, inner = pty.openpty()
     kubernetes = site.kubernetes
     first = kubernetes.get("pod/login-0", f"--namespace={site.space}")["metadata"]["uid"]
-    enter = ("jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", PROOF_USER, "--", "sleep", "100")
+    enter = ("jail-enter", "--plan", "/etc/cellblock/jail.fstab", "--user", PROOF_USER, "--", "sleep", "1017")
     command = (f"{kubernetes.folder}/bin/kubectl", f"--kubeconfig={kubernetes.configuration}", "exec")
     where = ("--stdin", "--tty", f"--namespace={site.space}", "login-0", "--", *enter)
     with subprocess.Popen([*command, *where], stdin=inner, stdout=inner, stderr=inner) as session:
         os.close(inner)
         try:
-            look = ("sh", "-c", "grep -l '^sleep' /proc/[0-9]*/comm || true")
+            # The login node's own programs sleep, too; and this finds no command line of its own.
+            look = ("sh", "-c", "grep -lxz '[1]017' /proc/[0-9]*/cmdline || true")
             site.until("the session", lambda: kubernetes.inside("login-0", *look, namespace=site.space) != "")
             kubernetes("delete", "pod", "login-0", f"--namespace={site.space}", "--wait=false")
             said = b""
