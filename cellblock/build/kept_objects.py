@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps compiled objects below CELLBLOCK_CACHE/objects: a change of one source compiles its folder alone.
+"""Keeps compiled objects in the cache, so that a change of one source file compiles only its folder again.
 
 An object is of a source, or of all sources of a folder (native/build.mk, TOGETHER). It is found again by a
 key over all that shapes it: its sources and every file of the project that they include, the Makefiles, the

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what an engine or the layer builder reports of one image or layer into events."""
+"""Reports the steps and output lines of building one image or layer as events, and keeps the steps' times.
+
+An engine or layer_builder.py calls it; the terminal's view shows the events (cellblock/events.py).
+"""
 
 from __future__ import annotations
 

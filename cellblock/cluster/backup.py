@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups of what Slurm remembers: slurmctld's state and the accounting's database, of a cluster that runs.
+"""Backs up and restores what Slurm remembers of a running cluster: slurmctld's state and the accounting.
 
 A backup is one tar file:
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tokens of a cluster's REST API (docs/rest.md).
+"""Makes tokens by which users call a cluster's REST API (docs/rest.md), for `build.py token`.
 
 Root runs `scontrol token` in slurmctld's container. The key that signs tokens is in the containers of
 slurmctld and slurmdbd alone, and never in a command.

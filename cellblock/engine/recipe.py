@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe: how an engine makes one image, as a parent, steps and the image's configuration."""
+"""Defines a recipe: how an engine makes one image, as a parent, steps and the image's configuration.
+
+It is data only. build/steps.py makes recipes; layer_builder.py and stages.py carry out or write their steps.
+"""
 
 from __future__ import annotations
 

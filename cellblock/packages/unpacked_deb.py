@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks a fetched deb once: its files become entries of a tar, its entries in dpkg's database become JSON.
+"""Takes a fetched deb apart once: its files become a part of a tar, its records for dpkg become JSON.
 
     abcd....deb            as fetched (`cellblock.packages.store`)
     abcd....files          its files as entries of a tar, without those that images leave out: one zstd frame

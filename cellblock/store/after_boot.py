@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads again, in the first build after a boot, what a power cut may have left without its data.
+"""Checks the cache in the first build after a boot: a power cut may have left files without their content.
 
 Nothing is synced while a build runs: that takes as long as the build (docs/decisions/build-power-cut.md). The
 kernel writes what is older than half a minute by itself, so a power cut takes only what was written last.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the templates of deploy/slurm, writes what comes out into a cluster's folder, and reads it again.
+"""Renders the templates of deploy/slurm, writes the results into a cluster's folder, and reads them again.
 
 That is slurm.conf and the other files of Slurm, the mount plans of nodes (jail.fstab), and health.conf.
 There is a folder for each mount: config/slurm is /etc/slurm of controller and login (slurmctld hands its

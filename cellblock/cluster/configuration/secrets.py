@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The secrets of a cluster, made when the cluster is made: no image carries one.
+"""Makes the secrets of a cluster when the cluster is made: no image carries one.
 
 Each can be replaced. Some are in several files, which differ for a moment while they are replaced: a record
 says so (cellblock.cluster.facts.rotation_record).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers a cluster on this machine: paths.state()/clusters/NAME.
+"""Records a cluster on this machine, in the folder paths.state()/clusters/NAME.
 
     state.json       written last, by rename, when the cluster runs; removed first by `stop`
     config/          rendered configuration, mounted read-only into the containers

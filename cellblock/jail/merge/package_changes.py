@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what a merge does to packages: for people, and to stop an upgrade that replaces the C library."""
+"""Lists what a merge does to packages, for the printed plan, and tells when it replaces the C library."""
 
 from __future__ import annotations
 
