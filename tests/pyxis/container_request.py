@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `srun --container-*` asks for, read by the very C code of the SPANK plugin `pyxis/`.
+"""Reads what `srun --container-*` asks for by the C code of the SPANK plugin `pyxis/` itself.
 
 Options, their environment variables and the plugin's own arguments are parsed by C; this module turns its
 structs into typed values and its one error struct into `ContainerRequestError`. Used by tests; jobs go

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways out that are tried, and the level that closes each.
+"""Lists the attacks of ways/, and the level of isolation that stops each.
 
 `below` is what was seen on a worker with every capability at level `filesystem`: `escaped` proves that
 the case can fail, and is tested; otherwise it says why there was nothing to see.

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kubernetes on this machine, for tests: starts it, and ends it.
+"""Starts and ends a real Kubernetes on this machine, for tests.
 
 usage: kubernetes up DIR [NODES]   start one of so many nodes (1); prints the path of the KUBECONFIG
        kubernetes down DIR         end it, and what runs in it

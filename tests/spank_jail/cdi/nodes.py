@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes as jail-driver sees them: mount namespaces that live on, each with its /run, and one shared jail."""
+"""Makes nodes for tests of jail-driver: mount namespaces, each with its /run, and one shared jail."""
 
 from __future__ import annotations
 
