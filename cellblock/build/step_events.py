@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reports the steps and output lines of building one image or layer as events, and keeps the steps' times.
 
-An engine or layer_builder.py calls it; the terminal's view shows the events (cellblock/events.py).
+docker_build.py and scheduler.py give it to an engine or layer_builder.py, which report to it. The terminal's
+view shows the events (cellblock/events.py).
 """
 
 from __future__ import annotations
