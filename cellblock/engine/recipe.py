@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Defines a recipe: how an engine makes one image, as a parent, steps and the image's configuration.
 
-It is data only. build/steps.py makes recipes; layer_builder.py and stages.py carry out or write their steps.
+It is data only. build/steps.py makes recipes; build/layer_builder.py carries their steps out, and stages.py
+writes them as Containerfiles.
 """
 
 from __future__ import annotations

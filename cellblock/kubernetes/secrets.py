@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes the cluster's secrets as Secrets into a file of mode 0600 beside the manifests, once.
 
-configuration/secrets.py of the local cluster makes them. Those that the file has already are kept.
+cluster/configuration/secrets.py makes them. Those that the file has already are kept.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Works out the settings of health checks for slurm.conf and for health.conf (docs/health.md).
 
-health_part.py reads them from the cluster file.
+definition/health_part.py reads them from the cluster file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describes the accounting's database on a site's own server: address, user, password and certificates.
 
-It is the part `accounting.external` of the cluster file. For the files that it names, this module reads them.
+It is the part `accounting.external` of the cluster file. Password and certificates are in files of the site,
+which this module reads.
 """
 
 from __future__ import annotations
