@@ -2,8 +2,8 @@
 """Reads dpkg's status file, which lists packages with their fields; no other module here reads it.
 
 It works on bytes, without python-debian: a package's fields must be written back unchanged, and users write
-to this file, too. python-debian guesses the encoding of a path that is not UTF-8, and splits fields at a
-line that says that they are signed.
+to this file, too. python-debian guesses the encoding of a path that is not UTF-8, and takes two packages for
+one after a line that says that they are signed.
 """
 
 from __future__ import annotations
