@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bind mount, as data: one file or folder of this machine that programs in another root see."""
+"""Defines a bind mount as data: one file or folder of this machine that programs in another root see.
+
+build/ and slurm/ both use it.
+"""
 
 from __future__ import annotations
 

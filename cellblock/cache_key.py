@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Cache keys: an image is built again exactly when something that goes into it changed.
+"""Computes cache keys, by which an image is built again exactly when something that goes into it changed.
 
-A key is the SHA-256 over named inputs, each a digest of its own, so that the input that changed
-can be named. Keys of needed images are inputs: a change below changes all that stands on it.
+A key is the SHA-256 over named inputs, each a digest of its own, so that the input that changed can be named.
+Keys of needed images are inputs: a change of one image changes the keys of all that are made from it.
 
 The inputs of an image are listed in build/image_plan.py, those of a layer in build/layer_graph.py.
 """

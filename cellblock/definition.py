@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images as data: images/NAME/image.yaml and the files beside it."""
+"""Reads definitions of images: images/NAME/image.yaml, and the files beside it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine can and cannot do, and what to install: the findings behind `build.py doctor`.
+"""Finds out what this machine can and cannot do, and what to install, for `build.py doctor`.
 
-Only looks: nothing is installed, mounted, started or loaded. Features are tried, not derived from
+It only looks: nothing is installed, mounted, started or loaded. Features are tried, not derived from
 version numbers: distributions backport and containers take away.
 """
 

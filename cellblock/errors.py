@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The errors a user can meet.
+"""Defines the errors that a user can meet.
 
 Every one says what happened, where, and what to do next. Nothing below `cellblock.cli` prints or
 exits: it raises one of these, and `cellblock.cli` turns it into one message and an exit status

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Events: what long work reports of itself, as data that a terminal, a log or a test reads.
+"""Defines events: what long work reports of itself, as data that a terminal, a log or a test reads.
 
 Code below `cellblock.cli` reports through an `Events` object and never prints. A view (a live
 table on a terminal, plain lines elsewhere, JSON lines with `--log json`) subscribes to it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images as a directed acyclic graph: what must be built before what."""
+"""Orders images by what they need of each other, and refuses unknown names and cycles."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A site's own definitions: folders that `--images DIR` names, laid over those of this tree.
+"""Reads a site's own definitions: folders that `--images DIR` names, laid over those of this tree.
 
     DIR/NAME/image.yaml   an image of the site's, or one in place of the image NAME here
     DIR/variants.yaml     distributions, CUDA and variants, added or in place of those here

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where Cellblock keeps things on this machine.
+"""Says where Cellblock keeps files on this machine.
 
 `CELLBLOCK_STATE` (default /var/lib/cellblock) holds what must not be lost: clusters and their
 secrets and volumes. `CELLBLOCK_CACHE` (default /var/cache/cellblock) holds what can be made again.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses commands that need root, with the command to type: newcomers forget sudo first."""
+"""Refuses commands that need root, and prints the command to type: newcomers forget sudo first."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs other programs: passes their output on line by line, and leaves none behind.
+"""Runs other programs: passes their output on line by line, and ends them all when Cellblock ends.
 
 Programs run in a session of their own, so that Ctrl-C at the terminal reaches only Cellblock, which
 then ends each program's whole process group. Should Cellblock itself be killed, a watcher does so:

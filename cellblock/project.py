@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The definitions of a project: its variants and images, each read once, when it is first asked for."""
+"""Gives the definitions of a project, its variants and images, each read once when it is first asked for.
+
+definition.py, variants.py and overrides.py read them.
+"""
 
 from __future__ import annotations
 

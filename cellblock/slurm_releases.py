@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which release of Slurm reads what an earlier one wrote: state files, the database and messages.
+"""Says which release of Slurm reads what an earlier one wrote: state files, the database and messages.
 
 Source: Slurm's Upgrade Guide, "Compatibility window" (https://slurm.schedmd.com/upgrades.html, read in the
 copy that ships with 24.11.5): a release is compatible with the two major releases before it, and since 24.11

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders Jinja2 templates from the values of a variant; a name that does not exist is an error."""
+"""Renders Jinja2 templates from the values of a variant; a name that does not exist is an error.
+
+Definitions of images are such templates (build/rendering.py).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Variants: distribution x Slurm x CUDA x architecture, from images/variants.yaml."""
+"""Reads variants (distribution x Slurm x CUDA x architecture) from images/variants.yaml."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""YAML that remembers where every key stood, so that an error can name file, line and key."""
+"""Reads YAML and remembers the line of every key, so that an error can name file, line and key.
+
+It also validates the data against a pydantic model.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles what reads users' container options into `cellblock._pyxis_options` (cffi, out of line, API mode).
+"""Compiles the parser of users' container options into `cellblock._pyxis_options` (cffi, API mode).
 
 Run by setuptools (`cffi_modules` in setup.py) with the project's root as working directory. The sources are
 those of the SPANK plugin that know nothing of Slurm. Users of the module go through

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A browser that tests open pages of this project in."""
+"""Starts a browser in which tests open pages of this project."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C code compiled once for all tests of it: by workers of pytest side by side, and by the next run.
+"""Compiles C code once for all its tests, for several workers of pytest and for the next run.
 
-What is compiled lies in a folder whose name is the hash of all that goes in, as ccache would have it. A run
-that was killed while it compiled leaves a mark, and what it left is thrown away.
+The results lie in a folder whose name is a hash of everything that goes in, as ccache does it. A run that was
+killed while it compiled leaves a mark, by which its results are thrown away.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libFuzzer on what C code brings along: its targets side by side, from their corpora.
+"""Runs libFuzzer on targets in C: several side by side, each from its corpus of inputs.
 
-They run at a low priority (nice) for so many seconds by the clock: what waits for Slurm, for a container or
-for a registry beside them leaves them a core, and what computes is not held up.
+They run at a low priority (nice) for a number of seconds by the clock, so that tests which only wait for
+Slurm or a registry are not held up.
 
-Where earlier runs came is kept in the repository, one input a line: fuzz/known/TARGET.base64 beside the
-seeds that people wrote. A short run starts from there. CELLBLOCK_FUZZ_KEEP=1 has a run add what it found, and
-leave out what reaches nothing of its own: with CELLBLOCK_FUZZ_SECONDS=600 CELLBLOCK_FUZZ_SEED=0, say.
+Inputs that earlier runs found are kept in the repository, one a line: fuzz/known/TARGET.base64, beside the
+seeds that people wrote. A short run starts from there. CELLBLOCK_FUZZ_KEEP=1 has a run add what it found,
+and drop inputs that reach nothing new: with CELLBLOCK_FUZZ_SECONDS=600 CELLBLOCK_FUZZ_SEED=0, say.
 
-Each run begins with the same choices (CELLBLOCK_FUZZ_SEED, 1), so that what it finds is the change's that is
-tested and not chance; 0 makes others each time, for long runs.
+Each run begins with the same random seed (CELLBLOCK_FUZZ_SEED, 1), so that a finding comes from the change
+under test and not from chance; 0 takes another seed each time, for long runs.
 """
 
 from __future__ import annotations

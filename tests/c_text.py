@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Strings and errors of the C that is compiled for Python, as text."""
+"""Turns strings and errors of the compiled C code into Python's text."""
 
 from __future__ import annotations
 

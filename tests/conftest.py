@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which tests may run side by side, when `build.py test` runs all of them with five workers.
+"""Decides which tests may run side by side when `build.py test` runs all of them with five workers.
 
 A group runs in one worker, one test after the other: tests that share a cluster, a daemon or an image, or
 else those of a file. The long groups come first, so that the workers end together

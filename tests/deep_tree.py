@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Directories without end, one below the other, as a user makes them in a moment.
+"""Makes directories nested without end, as a user can, and removes them after the test.
 
-pytest cannot remove them: it ends with a RecursionError, some runs later. So they are removed when the test
-ends, and those of a run that was killed when the next one begins.
+pytest cannot remove them: it ends with a RecursionError, some runs later. Those of a run that was killed are
+removed when the next one begins.
 """
 
 from __future__ import annotations

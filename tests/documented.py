@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Code blocks of README.md and docs/, and tests/docs/blocks.yaml, which says what test types each of them.
+"""Finds the code blocks of README.md and docs/, and the test that types each (tests/docs/blocks.yaml).
 
 A test asks for its own blocks (`blocks_for`, `lines_for`), so what a page gains in them is typed, too.
 tests/lint/test_pages.py fails for a block that the list does not have.

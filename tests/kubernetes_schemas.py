@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Manifests against Kubernetes' own schemas, by kubernetes-validate."""
+"""Checks manifests against Kubernetes' own schemas, by kubernetes-validate."""
 
 from __future__ import annotations
 

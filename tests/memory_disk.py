@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small file system of its own, for tests of full disks."""
+"""Mounts a small file system in memory, for tests of full disks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports of loopback for what a test starts: none that another worker of pytest takes, nor the kernel.
+"""Finds ports on loopback that neither another worker of pytest nor the kernel will take.
 
 A server that is told its port has to be told one before it binds it. One of the kernel's own choice (port 0)
 may be given to somebody's connection in between: those are taken from the same range.

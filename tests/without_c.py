@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plugin of pytest: no part of Cellblock that is compiled can be imported, as where nothing compiled it."""
+"""Makes every compiled part of Cellblock impossible to import, as a plugin of pytest.
+
+Tests run with it what must work where nothing was compiled.
+"""
 
 from __future__ import annotations
 

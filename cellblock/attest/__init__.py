@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Documents about an image for others: bill of materials, provenance, signature; and the audit of images."""
+"""Writes documents about an image (bill of materials, provenance, signature), and audits images.
+
+cellblock/release/ calls it for images that are to be published.
+"""

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stores attestations of an image beside it: as OCI artifacts that refer to it (image-spec 1.1).
 
-Documents are an artifact each, its type the document's media type. Signatures are laid out as cosign reads
-them: an artifact of the type that it looks for among the referrers, whose manifest is also what it expects
-under the tag `sha256-HEX.sig` (`.att` for attestations), which a push gives it.
+Each document is an artifact of its own, whose type is the document's media type. Signatures are laid out as
+cosign reads them: cosign finds the artifact by its type among the image's referrers, or its manifest under
+the tag `sha256-HEX.sig` (`.att` for attestations), which a push sets. release/attesting.py calls this.
 """
 
 from __future__ import annotations

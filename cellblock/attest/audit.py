@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks in images for what must not be pushed: `build.py audit`, and `push` by release/auditing.py.
+"""Looks in images for what must not be published, such as secrets: for `build.py audit` and `push`.
 
-Each check is a module of cellblock/attest/checks and yields findings; the policy's exceptions are taken out
-here. Checks of one image and checks over all images of a variant see the same files, read once.
+Each check is a module of cellblock/attest/checks and yields findings; exceptions that the policy allows are
+taken out here. All checks see the same files, which are read once. release/auditing.py finds the locks and
+the policy for it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bill of materials of an image, before a format is chosen: its packages, and files of no package.
+"""Gathers the bill of materials of an image: its packages, and the files of no package.
 
-Two builds of one image give equal bills: nothing here is of the clock or of the machine.
+spdx.py and cyclonedx.py write it in their formats. It depends neither on the clock nor on the machine, so two
+builds of one image give equal bills.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bill of materials as CycloneDX 1.6 in JSON, written by cyclonedx-python-lib."""
+"""Writes a bill of materials (bill.py) as CycloneDX 1.6 in JSON, by cyclonedx-python-lib."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One fault that an audit found in an image, with what to do about it."""
+"""Defines one fault that an audit found in an image, with what to do about it."""
 
 from __future__ import annotations
 

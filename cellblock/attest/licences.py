@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the licences of a Debian package from its copyright file, as an SPDX licence expression.
 
-Only the machine-readable form (DEP-5, "Machine-readable debian/copyright file" 1.0) can be read by a
-program. Its short names differ from SPDX's identifiers; what SPDX has no identifier for becomes a
-LicenseRef, of which the SBOM says where its text is.
+Only the machine-readable form (DEP-5, "Machine-readable debian/copyright file" 1.0) can be read by a program.
+Its short names differ from SPDX's identifiers. A licence without such an identifier becomes a LicenseRef, and
+the SBOM says where its text is.
 """
 
 from __future__ import annotations

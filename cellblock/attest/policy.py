@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an audit accepts: images/policy.yaml (docs/attest.md describes each key)."""
+"""Reads what an audit accepts: images/policy.yaml (docs/attest.md describes each key)."""
 
 from __future__ import annotations
 

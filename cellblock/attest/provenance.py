@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes where an image came from: SLSA provenance v1 in an in-toto statement v1, in JSON.
+"""Writes the provenance of an image, where it came from: SLSA v1 in an in-toto statement v1, in JSON.
 
-Deterministic: it says what went in and what came out, and no times, so that the same build gives the same
+It names what went into a build and what came out, and no times, so that the same build gives the same
 statement. docs/attest.md documents this build type.
 """
 

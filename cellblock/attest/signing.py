@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures in cosign's form: ECDSA over P-256 with SHA-256, in DER.
+"""Signs images and documents in cosign's form: ECDSA over P-256 with SHA-256, in DER.
 
-A key in a PEM file (also an encrypted one, with the password in COSIGN_PASSWORD) signs right here. Keys that
-only cosign can use, its own encrypted ones and those of a KMS, are left to the program `cosign`.
+A key in a PEM file (also an encrypted one, with the password in COSIGN_PASSWORD) signs without other
+programs. Keys that only cosign can use, its own encrypted ones and those of a KMS, are left to the program
+`cosign`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A bill of materials as SPDX 2.3 in JSON, written and validated by spdx-tools.
+"""Writes a bill of materials (bill.py) as SPDX 2.3 in JSON, by spdx-tools, which also validates it.
 
-The image is a package that contains the others. Where the image's lock is there, each package has the
+In it the image is a package that contains the others. If the image's lock still exists, each package has the
 SHA-256 of its deb.
 """
 

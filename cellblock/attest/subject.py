@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image that a bill of materials or provenance describes: where it is stored, and its names."""
+"""Defines the image that a bill of materials or provenance describes: where it is stored, and its names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures building, beside `buildah build` and `docker build` of the same images on this machine."""
+"""Measures building images, beside `buildah build` and `docker build` of the same images on this machine."""
 
 from __future__ import annotations
 

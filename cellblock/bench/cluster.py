@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures a cluster of its own: how long it takes to come up and to come back, and what it costs Slurm.
+"""Measures a local cluster: times of `up` and of slurmctld's restart, and what Cellblock costs Slurm.
 
-The cluster has accounting and an exporter of metrics; at last 2,000 nodes that are not there, and 50,000
-jobs. Its cold start has a cache of its own, empty; Debian packages of this machine and the Python environment
-are there. Submissions are measured beside a slurmctld of the same package with nothing of ours in its
-configuration. What a step does on the shared volume is counted by a FUSE file system under it, less what the
-cluster does there meanwhile without a step.
+The cluster has accounting and an exporter of metrics, later also 2,000 nodes that are only declared, with
+50,000 jobs (parts/cluster_scale.py). The first `up` begins with an empty CELLBLOCK_CACHE, but the packages
+that Cellblock itself needs are installed. Submissions are compared with a slurmctld of the same package with
+a plain configuration. A FUSE file system under the volume counts the calls of a step; calls that the cluster
+makes without a step are subtracted.
 """
 
 from __future__ import annotations

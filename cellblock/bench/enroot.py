@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the container runtime: a start from a created root and from an image file, and a create.
+"""Measures the container runtime: starting a container from a root and from an image file, creating a root.
 
-All of one image the size of a big one for machine learning (docs/benchmarks.md), made of this machine's own
-programs. The figures of `import` are in enroot_import.py.
+The image has the size of a big one for machine learning (docs/benchmarks.md), made of this machine's own
+programs. parts/enroot_import.py measures the import.
 """
 
 from __future__ import annotations

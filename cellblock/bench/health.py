@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a turn of a node's quick health checks costs, on a running cluster."""
+"""Measures what one run of a node's quick health checks costs, on a running cluster."""
 
 from __future__ import annotations
 

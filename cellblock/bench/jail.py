@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what the jail adds to a step: `srun true` with the plugin and without, interleaved.
+"""Measures what the jail adds to a step of Slurm: `srun true` with the plugin and without, in turns.
 
 All runs of a round are on one worker of one cluster, inside one allocation, so that only the step is timed.
 The worker's plugstack.conf is replaced by rename between them, outside the timed part: Slurm reads it at

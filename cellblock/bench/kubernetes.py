@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures how long a cluster takes on Kubernetes, from `kubectl apply -k` to a job on two nodes in the jail.
 
-The namespace is empty, the images are on the nodes, and the jail's image is in a registry beside them.
+The namespace is empty at the start, the images are on the nodes, and the jail's image is in a registry of
+this machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a node pulls before its first job, and what an update of one package moves.
+"""Measures how many bytes a node pulls before its first job, and for an update of one package, and how long.
 
-A node is podman with a storage of its own. Bytes are those that a registry on loopback answers with. The
-first job is `slurmd -V` in a container of the image: pull, unpack and start, without a controller.
-"Last week's image" is the same one before one source package (openssl) was updated: in the update each file
-of it is another and all that a build makes has a later time.
+A node is podman with a storage of its own. A registry on loopback counts the bytes. The first job is
+`slurmd -V` in a container of the image: pull, unpack and start, without a controller. "Last week's image" is
+the same image before one source package (openssl) was updated.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what a container adds to a step: `srun true` with --container-* and without, interleaved.
+"""Measures what a container adds to a step of Slurm: `srun true` with --container-* and without, in turns.
 
-On a running cluster, as a user who is not root, in the jail, all steps in one allocation. The image is the
-big one of `bench enroot`, 1.5 GB in eight layers: as a .sqsh file, as a named container that exists, and from
-a registry while the cache has it.
+All steps run on a running cluster in one allocation, in the jail, by an ordinary user. The image is the big
+one of `bench enroot`, 1.5 GB in eight layers: as a .sqsh file, as a named container that exists, and from a
+registry while the cache has it.
 """
 
 from __future__ import annotations

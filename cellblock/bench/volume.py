@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures assembling a jail volume, beside other ways to fill a directory.
 
-One tree of at least 45,000 files and 1.4 GB, taken from this machine's own /usr, as a directory, a plain
-tar, an OCI layout of one zstd layer, and a restic repository. Each way writes it to the same filesystem, ours
-and tar's in every round, the others twice after the last round. What is written is flushed before the next
-begins, outside of the time: `tar -x` does not wait for the disk. Our own time has everything that
-`jail assemble` does, also the flush.
+The tree has at least 45,000 files and 1.4 GB of this machine's /usr. It is read as a directory, a plain tar,
+an OCI layout of one zstd layer, and a restic repository. Each way writes to the same filesystem: `jail
+assemble` and tar in every round, the others twice after the last round. Between runs the disk is flushed,
+which is not timed, because `tar -x` does not wait for the disk. The time of `jail assemble` includes its own
+flush.
 
-The first touch of a page costs a virtual machine that gave its free memory back to the host: one and the
-same tar took 7 seconds with memory that was touched before and 15 to 18 without. So one round is run and
-thrown away, and against tar the figure is the median of what the rounds give by themselves, each of two
-neighbours in time.
+On a virtual machine the first use of memory can be slow: one tar took 7 seconds with memory used before and
+15 to 18 without. So the first round is thrown away, and the figure against tar is the median of the rounds'
+ratios.
 """
 
 from __future__ import annotations

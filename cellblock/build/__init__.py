@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the images of a variant: plans, finds what exists, makes the rest side by side."""
+"""Builds the images of a variant: plans them, keeps those that exist, makes the others side by side.
+
+prepare.py plans, run.py carries out, and engine/ has the docker engine.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render containerfile`: the images of a variant as one Containerfile, with its build context.
+"""Writes the images of a variant as one Containerfile with its build context (`render containerfile`).
 
-One stage an image, so that all of them share what they stand on; `--target IMAGE` chooses.
+Each image is a stage, so that images share the stages that they stand on; `--target IMAGE` chooses one.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies files out of built images, and into one that is built. Runs nothing of an image."""
+"""Copies files out of built images, and sources of the project into a root, and runs nothing there.
+
+layer_builder.py calls it for `artifacts` and `compile` of a definition.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds images with Docker by their Containerfiles, one after the other; skips those that have their key."""
+"""Builds images with Docker, one after the other, for `--engine docker`; skips those that exist by their key.
+
+cellblock/engine/docker.py sends each Containerfile to dockerd.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives beside the distribution's: a Slurm compiled from source, empty packages, and NVIDIA's CUDA.
+"""Provides archives of packages beside the distribution's: compiled Slurm, stand-ins, NVIDIA's CUDA.
 
-They serve builds and are named in no image. The first two are folders in this machine's cache, the third is
-reached by a mirror and a keyring of this machine, so a lock names them by what they are
-(`cellblock:slurm-...`), and a build puts in where that is here.
+They serve builds only; no image names them. The first two are folders in this machine's cache, the third is
+reached by a mirror and a keyring of this machine. So a lock names each by what it is (`cellblock:slurm-...`),
+and a build replaces that name by where the archive is on this machine.
 """
 
 from __future__ import annotations

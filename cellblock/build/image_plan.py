@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the plan of each image: its layers, its settings and its key, which is a digest of all its inputs.
 
-prepare.py and docker_build.py call it. Each input has a digest of its own, and `why` compares them.
-
-An image of the native engine has the keys of its layers (`cellblock.build.layer_graph`) and of its
-settings. An engine that carries out Containerfiles locks no packages and knows no layers: its key is over
-the definition.
+prepare.py and docker_build.py call it. Each input has a digest of its own, so that `why` can name those that
+changed. The key of an image of the native engine is over the keys of its layers
+(`cellblock.build.layer_graph`) and its settings. The docker engine locks no packages and knows no layers:
+there the key is over the definition.
 """
 
 from __future__ import annotations

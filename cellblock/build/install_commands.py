@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the command lines that install exactly the locked packages in the root of a layer.
 
-mmdebstrap makes a first layer where tar cannot lay it down, and apt installs where dpkg alone fails:
-layer_builder.py decides. Both see one flat archive that holds the locked packages alone
-(cellblock.packages.repository). It also makes the files that mmdebstrap would make (dpkg's and apt's
-databases, device nodes), for a first layer whose packages are unpacked by tar.
+layer_builder.py unpacks most packages by tar (unpack_packages.py). mmdebstrap makes a first layer where tar
+cannot, and apt installs where dpkg alone fails. Both see one archive that holds only the locked packages
+(cellblock.packages.repository). This module also makes the files that mmdebstrap would make (dpkg's and apt's
+databases, device nodes), for a first layer that tar unpacks.
 """
 
 from __future__ import annotations

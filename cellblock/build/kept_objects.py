@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps compiled objects below CELLBLOCK_CACHE/objects: a change of one source compiles its folder alone.
+"""Keeps compiled objects in the cache, so that a change of one source file compiles only its folder again.
 
-An object is of a source, or of all sources of a folder (native/build.mk, TOGETHER). It is found again by a
-key over all that shapes it: its sources and every file of the project that they include, the Makefiles, the
-shell lines, and the packages of the toolchain that compiled it, by SHA-256. So it is linked with the C
-library that it was compiled for and with no other. Slurm's packages are in the key of what includes Slurm's
-headers, and of nothing else: variants of one distribution share all other objects, whatever Slurm they have.
+An object is compiled from one source, or from all sources of a folder (native/build.mk, TOGETHER). It is
+found by a key over everything that shapes it: its sources, the project's files that they include, the
+Makefiles, the shell lines, and the packages of the compiler by SHA-256. So it is only linked with the C
+library that it was compiled for. Slurm's packages are only in the key of sources that include Slurm's
+headers: variants of one distribution share all other objects, whatever Slurm they have.
 
 Objects are put where `make` looks for them before it runs. `make` sees that they are newer than their
 sources. What it generates, and what depends on that, it makes anew.

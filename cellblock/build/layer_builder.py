@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes one layer: bootstraps, installs packages, lays files over, or compiles, and stores the result.
+"""Makes one layer: bootstraps, installs packages, copies files, or compiles, and stores the result.
 
-Nothing half made is ever seen: a layer's tree and its record are renamed into place when its blob is stored.
-Trees stay, as the lower folders of layers that are made on them later; one that was removed is unpacked
-from its blob when it is needed again.
+scheduler.py calls it for each layer that does not exist. Nothing half made is ever seen: a layer's tree and
+its record are renamed into place when its blob is stored. Trees stay, because later layers are made on them;
+one that was removed is unpacked from its blob when it is needed again.
 """
 
 from __future__ import annotations

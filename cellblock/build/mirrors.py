@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which archives, at which mirrors, the packages of a variant come from.
+"""Decides from which archives, and which mirrors of them, the packages of a variant come.
 
-In order: what the person names (--mirror), what the variant names, the host's own mirror when it
-runs the same distribution, the default of the tool.
+The first of these decides: the option --mirror, the variant, this machine's own mirror when it runs the same
+distribution, the default of mmdebstrap.
 """
 
 from __future__ import annotations

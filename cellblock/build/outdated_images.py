@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds built images whose inputs have changed since: definitions, packages, code or tools."""
+"""Finds built images whose definitions, packages, code or tools have changed since, for `graph` and `report`.
+
+It tells which images; inspect/why.py tells which inputs.
+"""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Decides which packages form a layer, over all images of a variant, so that what images share is one blob.
 
-Images already form a tree by `from`. Where several images of one parent hold the same packages, those become
-a layer between the parent and them; the largest saving first, while it is worth a layer and within a budget
-of layers. Packages that only a CUDA variant asks for are a layer of their own, the topmost: they outweigh all
-else, and change when the driver's world does.
+Images form a tree by `from`. Where several images of one parent hold the same packages, these become a layer
+between the parent and the images: the largest saving first, while it is worth a layer and the number of
+layers stays within a limit. Packages that only a CUDA variant asks for are the topmost layer: they are
+larger than all else and change most often.
 
 A group of packages is closed under dependencies: what a package of it needs is in it or below. Otherwise dpkg
 could not configure it there. docs/decisions/build-layers-over-roles.md has the reasons.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes, checks and compares the locks of variants: files of packages by version and SHA-256."""
+"""Makes, checks and compares the locks of variants, for `build.py lock`.
+
+cellblock/lock/ resolves packages and reads and writes the files.
+"""
 
 from __future__ import annotations
 

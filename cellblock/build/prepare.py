@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Prepares a build: loads definitions, resolves packages into the lock, has image_plan.py plan each image.
 
-No image is built here. But packages may be resolved, which asks the archives and writes a lock below
-CELLBLOCK_CACHE, and before that a Slurm of source may be compiled: its packages are resolved, too.
+No image is built here. But resolving packages asks the archives, writes a lock below CELLBLOCK_CACHE, and may
+compile a variant's Slurm first, because its packages are resolved, too.
 
-Without `--locked` the packages are those of a lock of this machine's own, kept in the cache: made when images
-ask for other packages than before, when a mirror no longer has one, or with `--update`. So a build a week
-later with the same definitions has nothing to do, and one with a new package brings all that the archive has
-new.
+Without `--locked` the packages are those of a lock of this machine's own, kept in the cache. It is made anew
+when images ask for other packages than before, when a mirror no longer has one, or with `--update`. So a
+build a week later with the same definitions has nothing to do, and a build with a new package takes the
+newest versions of all packages.
 """
 
 from __future__ import annotations

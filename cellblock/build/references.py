@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms the tags of a variant's images: in Cellblock's own store, and in that of podman or Docker."""
+"""Forms the names of a variant's images, in Cellblock's own store and in that of podman or Docker.
+
+One name says image and variant, the other the image's key: if that one exists, nothing is to be built.
+"""
 
 from __future__ import annotations
 

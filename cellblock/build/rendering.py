@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the declared images of a variant, each once: lock, keys, layers and Containerfile are made of it.
+"""Fills in the templates in definitions with the values of a variant, once for each image.
 
-A template is rendered where its place is known, so that an error names FILE:LINE: KEY.
+Lock, keys, layers and Containerfile are all made from the result. An error names FILE:LINE: KEY.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request for a build, and its result."""
+"""Defines the request for a build, and its result, for run.py, the command line and the local cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a build: keeps images that exist by their key, and makes the others side by side."""
+"""Carries out a build: keeps images that exist by their key, and makes the others side by side.
+
+prepare.py comes before it; scheduler.py makes the layers, or docker_build.py the images.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the layers of all images in parallel, each layer once, in working roots.
+"""Builds the layers of all images in parallel, each layer once; layer_builder.py makes a single one.
 
-A layer is looked up by its key, and made when it is not there. Those come first that most other layers
-depend on. An image is then only a manifest over layers. A layer that another build of this machine is
-making is waited for.
+A layer is looked up by its key, and made when it does not exist. Layers that most others depend on come
+first. An image is then only a manifest over layers. When another build on this machine is making a layer,
+this one waits for it.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns what an engine or the layer builder reports of one image or layer into events."""
+"""Reports the steps and output lines of building one image or layer as events, and keeps the steps' times.
+
+docker_build.py and scheduler.py give it to an engine or layer_builder.py, which report to it. The terminal's
+view shows the events (cellblock/events.py).
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps that make a rendered image, for the layer builder, an engine, or a Containerfile."""
+"""Lists the steps that make an image from its definition, as data for each engine and for Containerfiles.
+
+The types of the steps are in cellblock/engine/recipe.py.
+"""
 
 from __future__ import annotations
 

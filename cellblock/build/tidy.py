@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes from a root what is no part of an image: logs, caches, files of one machine."""
+"""Removes from a layer's tree what must not be in an image: logs, caches, files of one machine.
+
+layer_builder.py calls it before it stores the layer. engine/apt.py lists the leftovers of apt and dpkg.
+"""
 
 from __future__ import annotations
 

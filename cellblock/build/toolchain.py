@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes throwaway roots with compilers, of exactly locked packages, and runs shell lines in them.
+"""Makes temporary root filesystems with compilers, of exactly locked packages, and runs shell lines in them.
 
-Which packages and versions a toolchain is made of is resolved once and kept in the cache, as for images
-(`cellblock.build.prepare`): what it compiles has a key that is over all of them, by SHA-256, and a compiler
-that the archive replaces today compiles nothing until `--update` asks for it, or the old one is gone.
+Slurm is compiled and stand-ins are packed in them. The packages of a toolchain are resolved once and kept in
+the cache, as for images. The key of what it compiles covers all of them by SHA-256. A compiler that the
+archive replaces today is not used until `--update` asks for it, or the old one is gone.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks a layer's blob into a tree in overlayfs' form, when there is no tree of it in the cache."""
+"""Unpacks a layer's blob into a tree in the form that overlayfs takes, when the cache has no tree of it.
+
+layer_builder.py needs the trees of lower layers to make a layer on them.
+"""
 
 from __future__ import annotations
 

@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks a layer's packages as dpkg would, in one stream: their files, then their records as "unpacked".
+"""Unpacks the packages of a layer by one tar, as dpkg would, and records them as "unpacked" for dpkg.
 
-dpkg unpacks one package after the other, each decompressed anew; most packages are files and a script that
-runs afterwards, and need none of its care. Those are laid down by one tar from debs that were taken apart
-when they were fetched (`cellblock.packages.unpacked_deb`), and dpkg then configures them. What is more than
-that stays with dpkg: a script that runs before unpacking, triggers waited for, a file that another package
-has, a diversion.
+dpkg unpacks one package after the other, each decompressed anew. Most packages are files and a script that
+runs afterwards, so tar can unpack them from debs that were taken apart when they were fetched
+(`cellblock.packages.unpacked_deb`); dpkg then configures them. dpkg itself unpacks the others: those with a
+script that runs before unpacking, with triggers waited for, with a file of another package, or a diversion.
 """
 
 from __future__ import annotations

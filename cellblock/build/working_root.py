@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts working roots: layers' trees under an overlay, in which programs run and leave one more layer.
+"""Mounts root filesystems for builds: layers' trees under an overlay, in which programs make one more layer.
 
 A tree is a folder in overlayfs' own form (kernel Documentation/filesystems/overlayfs.rst): what a layer
 adds, with character devices 0:0 for what it removes. The overlay is mounted in the namespace of the

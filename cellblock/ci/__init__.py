@@ -1,2 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a CI service is to run: the matrix of builds as data, and as the service's own YAML."""
+"""Writes the configuration of a CI service that builds all variants (`build.py matrix`).
+
+matrix.py plans the jobs; github.py and gitlab.py write them for their services.
+"""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix as a workflow of GitHub Actions.
+"""Writes the jobs of matrix.py as a workflow of GitHub Actions.
 
 Each variant is a job with a strategy over its architectures and a job that joins them, so that a variant
-whose build fails keeps no other from being pushed.
+whose build fails does not keep others from being pushed.
 """
 
 from __future__ import annotations

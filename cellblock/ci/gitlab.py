@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The matrix as a pipeline of GitLab CI/CD.
+"""Writes the jobs of matrix.py as a pipeline of GitLab CI/CD.
 
-Jobs name what they need, so each starts when that is there, and a variant that fails stops no other.
+Jobs name the jobs that they need, so each starts when those are done, and a failed variant stops no other.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs that build several variants: one per variant and architecture, and one that joins architectures.
+"""Plans the CI jobs that build several variants: one per architecture, and one that joins architectures.
 
-The jobs share nothing but the registry: it is their cache, and it holds what the joining job joins.
+The jobs share nothing but the registry: it is their cache, and the joining job finds the images there.
 """
 
 from __future__ import annotations

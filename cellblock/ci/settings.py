@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a person decides about CI jobs, checked; and the shell lines that every job needs."""
+"""Checks a person's settings for CI jobs, such as runners, and has the shell lines that every job needs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`python -m cellblock.cli`: runs the application and turns errors into a message and a status."""
+"""Runs the command line as `python -m cellblock.cli`, and turns errors into a message and an exit status."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application: all targets, each registered from the module of its group."""
+"""Builds the command line: registers every command from the module of its group."""
 
 from __future__ import annotations
 

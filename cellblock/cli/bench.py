@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py bench`: measures builds, the jail, containers and volumes on this machine."""
+"""`build.py bench`: measures builds, the jail, containers, clusters and volumes on this machine."""
 
 from __future__ import annotations
 

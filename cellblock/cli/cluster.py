@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py up | shell | down | cluster`: the local cluster."""
+"""`build.py up | shell | down | logs | clusters | cluster`: starts, enters and ends the local cluster.
+
+It also has `cluster diff`, `cluster backup` and `cluster restore`; `cluster upgrade` and `cluster rotate` are
+in cluster_upgrade.py and cluster_rotate.py.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py health`: what the health checks of a cluster's nodes found last."""
+"""`build.py health`: prints what the health checks of a cluster's nodes found last."""
 
 from __future__ import annotations
 

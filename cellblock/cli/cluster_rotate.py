@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py cluster rotate`: new secrets for a cluster that runs."""
+"""`build.py cluster rotate`: replaces secrets of a running cluster."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py status`: what runs of a cluster."""
+"""`build.py status`: prints the state of a cluster's containers and nodes."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py cluster upgrade`: a newer release of Slurm for a cluster that runs, and the way back."""
+"""`build.py cluster upgrade`: upgrades a running cluster to a newer release of Slurm, or takes it back."""
 
 from __future__ import annotations
 

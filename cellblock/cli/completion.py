@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`--install-completion` and `--show-completion`: completion in a shell, also for `python3 build.py`.
+"""Completes commands in a shell, also after `python3 build.py`: `--install-completion`, `--show-completion`.
 
 typer computes the completions. Its own scripts complete `./build.py` only, but the documentation says
-`python3 build.py`, so bash, zsh and fish get scripts of ours. Other shells get typer's.
+`python3 build.py`, so this module writes scripts for bash, zsh and fish. Other shells get typer's.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks before something that cannot be undone, or that others notice."""
+"""Asks for confirmation on the terminal before something that cannot be undone, or that others notice."""
 
 from __future__ import annotations
 

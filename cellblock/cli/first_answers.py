@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes cellblock/launcher/first_answers.json: `python -m cellblock.cli.first_answers`."""
+"""Writes launcher/first_answers.json, with the help texts that `build.py` prints before it is installed.
+
+`python -m cellblock.cli.first_answers` runs it. launcher/first_answers.py reads the file.
+"""
 
 from __future__ import annotations
 

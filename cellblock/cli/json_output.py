@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints what `--json` asks for: one object on one line of stdout."""
+"""Prints the result of a command as one JSON object on one line of stdout, for `--json`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Options that several targets share."""
+"""Defines the options that several commands share, and completes names of images, variants and clusters."""
 
 from __future__ import annotations
 

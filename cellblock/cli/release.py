@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py release`: makes all of a release from a clean clone."""
+"""`build.py release`: makes a release of Cellblock from a clean clone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render`: images, volumes, the cluster file, rules and dashboards, in the words of other tools."""
+"""`build.py render`: prints the cluster file, its schema, or the images as a Containerfile for other tools.
+
+render_kubernetes.py and render_metrics.py have the other commands of `render`.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render kubernetes`: a cluster, or the jail's volume, its Job and its backups, as manifests."""
+"""`build.py render kubernetes`: writes a cluster, or the jail's volume, Job and backups, as manifests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py render rules` and `render dashboards`: what Prometheus and Grafana are given for a cluster."""
+"""`build.py render rules | dashboards`: prints alert rules for Prometheus, writes dashboards for Grafana."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OutputOption = Annotated[Path | None, typer.Option("--output", help="Folder to w
 
 def rules(output: OutputOption = None) -> None:
     """Print recording and alerting rules for Prometheus."""
-    from cellblock.metrics.rules import NAME, rules_file
+    from cellblock.metrics.alert_rules import NAME, rules_file
 
     text = rules_file().read_text(encoding="utf-8")
     if output is None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints lines of a word and what it is about, and tables; on a narrow terminal no word is cut."""
+"""Prints lists of words with explanations, and tables; lines break between words on a narrow terminal."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py test`: runs the tests, with what they need installed."""
+"""`build.py test`: runs the tests, after installing what they need."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py token`: tokens of a cluster's REST API."""
+"""`build.py token`: makes a token with which a user calls a cluster's REST API."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows events of a build: a live table on a terminal, plain lines elsewhere, JSON lines with `--log json`.
+"""Shows events of a command: a live table on a terminal, plain lines elsewhere, JSON lines with `--log json`.
 
-rich is imported by the table alone, and by it only when the first thing runs: a command that finds
-nothing to do must not pay for a table it never draws.
+Only the table imports rich, when the first step starts: a command that finds nothing to do must not pay for a
+table that it never draws.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints on stderr what a command waits for, each five seconds, while it waits."""
+"""Prints every five seconds what a slow command waits for, such as podman; `build.py status` uses it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The local cluster: Slurm's configuration, secrets, and containers over the Docker API."""
+"""The local cluster: starts, changes, upgrades and ends Slurm in containers of podman or Docker.
+
+    definition/      the cluster file, read and checked
+    facts/           records of this machine and its clusters, kept on disk
+    configuration/   Slurm's configuration files and secrets
+    engine/          the containers, and podman or Docker, which runs them
+    changing/        changes of a running cluster; above it upgrading/ and rotating/
+    *.py             the commands
+
+The names below are what modules outside of this folder may import directly.
+"""
 
 from cellblock.cluster.definition.model import (
     ClusterSpec,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Backups of what Slurm remembers: slurmctld's state and the accounting's database, of a cluster that runs.
+"""Backs up and restores what Slurm remembers of a running cluster: slurmctld's state and the accounting.
 
 A backup is one tar file:
 
@@ -7,8 +7,8 @@ A backup is one tar file:
     database.sql.zst     what mariadb-dump prints, in one transaction; of a cluster with accounting
     backup.json          last: which cluster, which release, when, and each file's SHA-256
 
-The state is read first: what slurmctld knows of a job, the database then knows, too. The jail has backups of
-its own (cellblock.jail.backup), and secrets are made anew with the cluster.
+The state is read first, so that the database knows every job that the state has. Backups of the jail are in
+cellblock.jail.backup. Secrets are not backed up: they are made anew with the cluster.
 """
 
 from __future__ import annotations

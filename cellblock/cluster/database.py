@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Dumps and loads the accounting's database, by MariaDB's own clients, in a container.
 
-They run beside the cluster's own server. For a database of the site's they run in a container of their own,
-of the accounting's image: slurmdbd's may be stopped.
+They run in the container of the cluster's own database server. For a database on a site's own server they
+run in a new container of the image `accounting`, because slurmdbd's may be stopped.
 """
 
 from __future__ import annotations

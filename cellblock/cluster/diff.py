@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py cluster diff`: lists what `up` would change of a cluster that runs, and changes nothing."""
+"""Lists what `up` would change of a running cluster, and changes nothing (`build.py cluster diff`)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a cluster: its containers, and with `purge` all that it kept."""
+"""Ends a cluster for `build.py down`: its containers, and with --purge all data that it kept."""
 
 from __future__ import annotations
 

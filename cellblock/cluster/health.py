@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what the health checks of a cluster's nodes found last (docs/health.md)."""
+"""Reads what the health checks of a cluster's nodes found last, for `build.py health` (docs/health.md)."""
 
 from __future__ import annotations
 

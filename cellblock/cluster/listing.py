@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the clusters of this machine: those that run, and those of which a jail is kept."""
+"""Lists the clusters that run on this machine, and those of which only a jail is left."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starts, stops and describes the containers of a local cluster: one on this machine, by podman or docker.
 
-`cellblock.cluster.up` makes the images and the jail before that. `start` brings a cluster to what its
-specification says or to nothing: a failure, or Ctrl-C, removes what it made. A cluster that already is what
-was asked for is left alone; one that differs is changed with the least harm to its jobs
-(cellblock.cluster.changing.apply).
+up.py makes the images and the jail before that. `start` starts the whole cluster or nothing: after a failure
+or Ctrl-C it removes what it made. It leaves a cluster alone that already is what was asked for, and has
+changing/apply.py change one that differs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows what the daemons of a cluster printed, merged by time, or follows what they print."""
+"""Prints what the daemons of a cluster logged, merged by time, or follows it (`build.py logs`)."""
 
 from __future__ import annotations
 

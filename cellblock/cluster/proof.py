@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs jobs that show the cluster at work: on both workers, in one jail, from the login node.
+"""Runs jobs that show that a new cluster works: on two workers, in one jail, from the login node.
 
-An ordinary user of the jail submits them, as root in the jail may not.
+An ordinary user of the jail submits them (proof_user.py), because root in the jail may not.
 """
 
 from __future__ import annotations

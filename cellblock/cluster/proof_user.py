@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The user who submits the proof's jobs: an ordinary user of the jail, made when missing."""
+"""Makes the ordinary user of the jail who submits the jobs of proof.py, when there is none yet."""
 
 from __future__ import annotations
 

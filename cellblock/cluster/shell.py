@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commands that open shells in a cluster's containers, by the engine's own client."""
+"""Composes the podman or docker command lines that open shells and run commands in a cluster's containers.
+
+`build.py shell` replaces itself by such a command; database.py pipes data through one.
+"""
 
 from __future__ import annotations
 

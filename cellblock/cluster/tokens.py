@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes tokens of a cluster's REST API (docs/rest.md).
+"""Makes tokens by which users call a cluster's REST API (docs/rest.md), for `build.py token`.
 
-Root runs `scontrol token` in slurmctld's container. The key that signs tokens is in the containers of
-slurmctld and slurmdbd alone, and never in a command.
+Root runs `scontrol token` in slurmctld's container. Only the containers of slurmctld and slurmdbd have the
+key that signs tokens, and it is never on a command line.
 """
 
 from __future__ import annotations

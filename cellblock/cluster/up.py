@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py up`: builds the images, assembles the jail, starts the cluster, and runs its first jobs."""
+"""Builds the images, assembles the jail, starts the cluster, and runs its first jobs (`build.py up`).
+
+local.py starts the containers; up_request.py reads the options.
+"""
 
 from __future__ import annotations
 

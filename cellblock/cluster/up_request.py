@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `build.py up` was asked for: its options, laid over the cluster file."""
+"""Combines the options of `build.py up` with the cluster file into the cluster to run.
+
+Other commands that describe a cluster by the same options use it, too.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NVIDIA's own repository of CUDA as one more archive for apt: its key checked, its version pinned."""
+"""Adds NVIDIA's own repository of CUDA as an archive for apt: its key checked, its version pinned."""
 
 from __future__ import annotations
 

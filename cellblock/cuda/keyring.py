@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The key that signs an archive: from a URL or file, taken only if it has the declared fingerprint."""
+"""Fetches the key that signs an apt archive, and takes it only if it has the declared fingerprint."""
 
 from __future__ import annotations
 

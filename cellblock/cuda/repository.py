@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The repository of a variant with `cuda: {from: nvidia, ...}`: a flat archive with a key of its own."""
+"""Describes NVIDIA's CUDA repository as an apt archive, for variants that declare `cuda: {from: nvidia}`.
+
+It checks that the declared key signs the repository (keyring.py), and that the declared version of CUDA is
+there. build/extra_archives.py gives it to apt. The repository is flat: one folder of packages without suites.
+"""
 
 from __future__ import annotations
 

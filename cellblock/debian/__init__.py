@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads dpkg's and apt's files: databases of installed packages, debs, and what apt says when it fails."""
+"""Reads dpkg's and apt's files: databases of installed packages, debs, and apt's messages when it fails."""

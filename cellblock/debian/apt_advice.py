@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names the remedy for a failure of apt, by what apt printed."""
+"""Names the remedy for a failure of apt, from the message that apt printed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two archives in a deb (deb(5), format 2.0), read as streams."""
+"""Opens the two archives in a deb (deb(5), format 2.0), its control fields and its files, as streams."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""dpkg's database of an image: its packages, the files they own, and their copyright files.
+"""Reads dpkg's database from an image's layers: its packages, their files, and their copyright files.
 
-/var/lib/dpkg/info holds PACKAGE.list or PACKAGE:ARCH.list.
+status.py reads the status file in it.
 """
 
 from __future__ import annotations

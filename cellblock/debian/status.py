@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads dpkg's status file, the one reader of it here (deb-control(5), dpkg-query(1)).
+"""Reads dpkg's status file, which lists packages with their fields; no other module here reads it.
 
-It works on bytes, without python-debian. A stanza that is kept is written back as it was, and users write
-status files, too: python-debian guesses the encoding of a conffile's path that is no UTF-8, and makes one
-stanza of two when a line before them says that they are signed.
+It works on bytes, without python-debian: a package's fields must be written back unchanged, and users write
+to this file, too. python-debian guesses the encoding of a path that is not UTF-8, and takes two packages for
+one after a line that says that they are signed.
 """
 
 from __future__ import annotations

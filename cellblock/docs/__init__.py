@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The documentation as a site: pages that are made from the program, and those of docs/, by mkdocs.
+"""Makes the documentation's site by mkdocs: the pages of docs/, and pages made from the program.
 
 `site.build_site` makes it; mkdocs.yml lists the pages; `hooks` adds what is generated.
 """

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes reference pages from tables in C sources: mount plan, plugstack.conf, enroot's settings.
 
-The names, types and defaults are read from the sources. The meanings are written here, and `page` raises
-`StaleDocsError` when a source knows a name that has no meaning here, or the other way round.
+Names, types and defaults are read from the sources, and meanings from meanings.py. StaleDocsError is raised
+when a source has a name without a meaning, or the other way round.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of commands: each target with its arguments and options, as the program declares them."""
+"""Makes the reference page of commands: each with its arguments and options, as the program declares them."""
 
 from __future__ import annotations
 

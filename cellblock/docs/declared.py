@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reference of declared files (image.yaml, variants.yaml, the cluster file), from their models."""
+"""Makes the reference pages of image.yaml, variants.yaml and the cluster file, from their models."""
 
 from __future__ import annotations
 

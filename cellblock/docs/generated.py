@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All pages that are made from the program, by their path below docs/."""
+"""Lists all pages that are made from the program, by path below docs/, and makes those that are simple."""
 
 from __future__ import annotations
 

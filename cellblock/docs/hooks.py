@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What mkdocs calls to make the site (mkdocs.yml): adds generated pages, rewrites links, draws flowcharts."""
+"""Implements mkdocs' hooks (mkdocs.yml): adds generated pages, rewrites links, draws flowcharts."""
 
 from __future__ import annotations
 

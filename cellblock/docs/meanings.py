@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Explains settings of which the C sources hold only names, for the pages of the reference.
+"""Explains the settings of which C sources hold only names, for the reference pages of c_tables.py.
 
 A test compares the names with those that the sources read.
 """

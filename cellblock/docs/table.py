@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of Markdown."""
+"""Writes tables in Markdown for the pages that this folder makes."""
 
 from __future__ import annotations
 

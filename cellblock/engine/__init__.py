@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes as stages of a Containerfile, and the programs that take images: dockerd, buildah's, skopeo."""
+"""Writes images as Containerfiles, and runs programs that build or store images: dockerd, buildah, skopeo."""

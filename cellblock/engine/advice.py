@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names the remedy for a build's failure, where the output of the failed program shows one that is known."""
+"""Names the remedy for a failed build step, when a known cause shows, such as a full disk."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command lines of mmdebstrap and apt: one option a line, each with its reason."""
+"""Composes the command lines of mmdebstrap and apt: one option a line, each with its reason."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Serves package archives of this machine on loopback, for builders that cannot mount them."""
+"""Serves this machine's package archives over HTTP on loopback: Docker's builds cannot mount them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The build context of a Containerfile: the files that its stages take, and the tars of its bases."""
+"""Writes the build context of a Containerfile: the files that it copies, and tars of root filesystems."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the messages of dockerd's classic builder as steps and lines of output."""
+"""Reads the messages that dockerd's classic builder sends, as steps and lines of output."""
 
 from __future__ import annotations
 

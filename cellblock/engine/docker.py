@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the Containerfile that `build.py render containerfile` shows with dockerd, a stage at a time.
+"""Builds Containerfiles with dockerd, a stage at a time, and tags, lists and removes its images.
 
 Each stage is sent to dockerd through the docker SDK with the files that it copies. It stands on the other
 images, named by their keys, instead of containing their stages. The classic builder is used, the only one

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell lines that add manual pages to a root whose packages were installed without them.
+"""Makes shell lines that add manual pages to a root whose packages were installed without them.
 
 Packages are installed without manual pages everywhere, so that images share layers. An image that declares
 `manuals: true` gets the English pages of all its packages afterwards, out of the same debs.

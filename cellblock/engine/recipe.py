@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A recipe: how an engine makes one image, as a parent, steps and the image's configuration."""
+"""Defines a recipe: how an engine makes one image, as a parent, steps and the image's configuration.
+
+It is data only. build/steps.py makes recipes; build/layer_builder.py carries their steps out, and stages.py
+writes them as Containerfiles.
+"""
 
 from __future__ import annotations
 

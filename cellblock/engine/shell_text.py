@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shell lines as the text of one RUN instruction, in the form that every builder reads alike.
+"""Writes shell lines as the text of one RUN instruction, in a form that every builder reads alike.
 
-A RUN is one logical line: its physical ones are joined, empty ones dropped, and those that begin with
-`#` taken for comments of the Containerfile. Heredocs in RUN are known to BuildKit and recent buildah only,
-and BuildKit looks for them in any RUN.
+In a Containerfile a RUN is one logical line: its physical lines are joined, empty ones dropped, and those
+that begin with `#` taken for comments. Only BuildKit and recent buildah know heredocs, and BuildKit looks
+for them in any RUN.
 """
 
 from __future__ import annotations

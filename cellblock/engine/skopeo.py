@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs skopeo(1), which copies images between layouts and engines' storages; by long-lived flags only."""
+"""Runs skopeo(1), which copies images between OCI layouts and the storages of podman and Docker.
+
+Only options are used that every version of skopeo in the supported distributions has.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recipes as stages of a Containerfile that any builder accepts: buildah, docker build, BuildKit.
+"""Writes recipes as stages of a Containerfile that any builder accepts: buildah, docker build, BuildKit.
 
-Only what all of them know is used: no heredocs, no mounts, no `COPY --chmod`. What a RUN leaves behind is
-removed in the same RUN, so that no layer carries it.
+It uses only what all of them know: no heredocs, no mounts, no `COPY --chmod`. A RUN also removes what it
+leaves behind, so that no layer carries it.
 """
 
 from __future__ import annotations

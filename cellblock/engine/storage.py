@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The storage that buildah and podman share: images of a layout are loaded into it to be run.
+"""Loads built images into the storage that buildah and podman share, from which they are run.
 
-Only command lines are used: their versions differ between distributions (buildah 1.23 to 1.41), so only
-long-lived flags are.
+It calls buildah's command line and uses only options that its versions 1.23 to 1.41 have.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files: written whole, locked, hashed."""
+"""Writes files whole, locks files, and computes their SHA-256."""

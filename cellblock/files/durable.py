@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes small files whole: who reads one meanwhile sees the old one or the new one.
+"""Writes small files whole: a reader sees either the old content or the new one.
 
 `write` is for what must be there after a power cut. A rename reaches the disk before what the file holds,
-unless that is flushed first: ext4 and xfs leave a file of 0 bytes then. `replace` does not flush, and is for
-what can be made again: beside a build that writes gigabytes, a flush takes as long as those.
+unless that is flushed first: ext4 and xfs then leave a file of 0 bytes. `replace` does not flush, and is for
+what can be made again: a flush beside a build that writes gigabytes waits for these gigabytes.
 """
 
 from __future__ import annotations

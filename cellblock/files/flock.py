@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Locks between processes: flock(2) on a file, given back by the kernel however a process ends."""
+"""Locks files between processes by flock(2); the kernel releases the lock of a process that ended."""
 
 from __future__ import annotations
 

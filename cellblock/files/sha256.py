@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SHA-256 of files that need not fit into memory."""
+"""Computes the SHA-256 of files that need not fit into memory."""
 
 from __future__ import annotations
 

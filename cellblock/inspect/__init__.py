@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looking at images, records and inputs: differences, the graph, the report. It changes nothing."""
+"""Looks at images, records of builds and inputs: differences, the graph, the report. It changes nothing."""

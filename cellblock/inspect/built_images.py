@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists the images of a variant that are built, with the records of their builds."""
+"""Lists which images of a variant are built, with the records of their builds, for `graph` and `report`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds every difference in bytes between two images that should be the same, times included.
+"""Finds every byte that differs between two builds of one image, times included, for `build.py verify`.
 
-For `build.py verify`: what was built again against what is there.
+diff.py compares images that are meant to differ.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Lists what differs between two images: packages, files, privileges, configuration, bytes of layers.
 
-Times of files are not compared, nor how layers are cut and compressed: `compare` does that.
+`build.py diff` prints it. Times of files are not compared, nor how files are divided into layers: compare.py
+does that.
 """
 
 from __future__ import annotations

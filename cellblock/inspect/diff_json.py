@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns the differences of two images into values for JSON."""
+"""Turns the differences that diff.py found between two images into JSON, for `build.py diff --json`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says in words how two entries of the same path differ."""
+"""Says in words how one file, link or directory differs between two images: `mode 0644 -> 0755`.
+
+diff.py and compare.py find the pairs of entries; text_diff.py shows differing lines of text files.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Turns a prepared build into what `plan` shows and `why` compares."""
+"""Turns a prepared build (build/prepare.py) into what `build.py plan` shows and `build.py why` compares."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_graph import Node
-from cellblock.inspect.build_preview import PlannedLayer, VariantPlan
+from cellblock.inspect.planned_layers import PlannedLayer, VariantPlan
 from cellblock.inspect.why import InputChange, why_changed
 from cellblock.store.record import ImageRecord, LayerRecord
 

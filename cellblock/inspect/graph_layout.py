@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places the nodes of a small directed acyclic graph in rows, as Sugiyama, Tagawa and Toda do (1981).
 
-Rows by the longest way from a root; an edge over several rows passes through a place of its own in
-each; the order in a row follows the neighbours, and the best order seen (fewest crossings) is kept.
-Made for tens of nodes: graphviz is better, and not everywhere.
+graph_svg.py draws the result. A node's row follows from the longest way to it from a root. The order within
+rows is that with the fewest crossings among those tried. It is made for tens of nodes; graphviz would be
+better, but is not installed everywhere.
 """
 
 from __future__ import annotations

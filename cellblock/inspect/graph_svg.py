@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph of images as an SVG picture that stands alone and follows the viewer's light or dark."""
+"""Draws the graph of images as an SVG picture that needs no other file, in light and dark."""
 
 from __future__ import annotations
 

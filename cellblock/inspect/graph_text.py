@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The graph of images as text that other tools draw: Mermaid (flowcharts) and DOT (graphviz)."""
+"""Writes the graph of images as text that other tools draw: Mermaid (flowcharts) and DOT (graphviz)."""
 
 from __future__ import annotations
 

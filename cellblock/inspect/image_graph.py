@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images and what they need of each other, with what was built, as data that can be drawn."""
+"""Gathers the graph of images, with the sizes of those built, as data that graph_svg and graph_text draw."""
 
 from __future__ import annotations
 

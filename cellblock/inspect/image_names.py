@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the images that a person named: by name, reference, digest, place on disk, or a whole variant."""
+"""Finds the images that a person named: by name, reference, digest, place on disk, or a whole variant.
+
+`build.py diff` uses it, because its images need not be built by this checkout.
+"""
 
 from __future__ import annotations
 

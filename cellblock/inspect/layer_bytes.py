@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the bytes of a layer by package, and finds the largest files of each."""
+"""Counts the bytes of a layer by package, and finds the largest files of each, for the report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the package of each file of an image, and the versions, in dpkg's database in the layers.
+"""Finds the package of each file of an image, and the packages' versions, in dpkg's database in the layers.
 
 The lists in /var/lib/dpkg/info are PACKAGE.list or PACKAGE:ARCH.list.
 """

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gathers the data of a variant's report: layers with their parts, images, times, what a node pulls."""
+"""Gathers the data of `build.py report`: layers with their parts, images, times, what a node pulls.
+
+report_page.py makes the page of it.
+"""
 
 from __future__ import annotations
 

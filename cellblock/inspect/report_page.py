@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The report as one HTML page: it loads nothing from anywhere, and most of it is readable without JavaScript.
+"""Writes the report (report.py) as one HTML page that loads nothing and is mostly readable without scripts.
 
 Its parts are in page/: the template, its style, and the treemap.
 """

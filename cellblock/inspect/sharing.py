@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the layers that images have in common, and what a machine pulls for several of them."""
+"""Finds the layers that images share, and adds up what a machine pulls for several images, for the report."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Line by line differences of small text files of two images, read in a second pass over their layers."""
+"""Shows which lines of small text files differ between two images, for `build.py verify`.
+
+It reads the layers a second time, because compare.py compares digests and keeps no content.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sums up where the time of builds went: by layer, and by kind of step."""
+"""Adds up how long builds took, by layer and by kind of step, for the report."""
 
 from __future__ import annotations
 

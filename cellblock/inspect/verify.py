@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds an image again, from nothing, and says whether it is the same to the byte."""
+"""Builds an image again from nothing, and says whether every byte is the same (`build.py verify`).
+
+compare.py finds the bytes that differ.
+"""
 
 from __future__ import annotations
 

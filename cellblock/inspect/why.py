@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says why an image would be built again: which inputs of its key changed.
+"""Says why an image would be built again: which inputs of its key changed (`build.py why`).
 
 Names and values of inputs are those of build records: `package NAME` is "VERSION SHA-256", a path of the
 project is "file DIGEST" or "executable DIGEST", `image NAME` is that image's key, anything else a digest

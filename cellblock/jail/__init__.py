@@ -3,9 +3,9 @@
 
     tree/      entries, manifests, and safe reading of a tree that users change at the same time
     source/    where a jail's files come from: images, OCI layouts, tars, directories
-    merge/     the three-way merge of an upgrade or rollback, as a plan
+    merge/     the three-way merge of an upgrade or rollback, which makes an upgrade plan
     volume/    a volume on disk: records, writer lock, history, shards
-    apply/     carries a plan out, so that a crash leaves a tree that can be finished
+    apply/     carries an upgrade plan out, so that a crash leaves a tree that can be finished
     *.py       the commands: assemble, upgrade, rollback, verify, changes (`jail diff`), initialise
     backup/    backups by restic
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a tree that is there already as a volume (`jail adopt`): finds its packages and writes its records.
+"""Makes a volume of a tree that is there already (`jail adopt`): finds its packages and writes its records.
 
-Nothing in the tree is changed. Its manifest lists what packages explain: files that are as dpkg's sums say.
-Everything else is the site's own, as what users made in a jail is. docs/decisions/jail-adopt.md says why.
+Nothing in the tree is changed. Its manifest lists the files that still have the checksums of their dpkg
+packages. All other files count as users' own. docs/decisions/jail-adopt.md says why.
 
 The state is written last: a killed run leaves no volume, and the same command starts again.
 """

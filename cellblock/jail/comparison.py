@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a volume's tree with its image, and tells damage from what users did on purpose.
+"""Compares a volume's tree with its image's manifest, and tells damage from what users did on purpose.
 
 Damage is a difference that nobody can have meant: content that changed while the file's time did not (a
 failing disk, a bad restore), and programs, libraries and data of the image that are missing or different

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Summarises differences, one line per cause: a package, a run of apt, a removed or re-owned directory."""
+"""Sums up the files in which a volume differs from its image, as one line for each cause.
+
+A cause is a package, a run of apt, or a directory that was removed or got another owner. `jail verify` and
+`jail diff` print these lines. comparison.py finds the differences.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prepares a volume in a cluster (`jail init`): does whatever is left to do, so it can be started again.
+"""Prepares a volume in a cluster (`jail init`): does what is left to do, so the command can be repeated.
 
 An empty volume is assembled. A volume with another image is upgraded if that is asked for, and refused
 otherwise. An interrupted upgrade or restore is finished first. Then the volume is marked as ready

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Undoes an upgrade: a merge like an upgrade's, towards the tree as it was before."""
+"""Undoes an upgrade (`jail rollback`): merges as an upgrade does, towards the tree as it was before."""
 
 from __future__ import annotations
 

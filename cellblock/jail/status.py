@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reports what a volume holds, who has it, and what can be undone and restored. It only reads.
+"""Reports what a volume holds, who uses it, and what can be undone and restored (`jail status`).
 
-A writer may be at work meanwhile: records are replaced by rename, so each is whole, of before or after. What
-cannot be read is named, and the rest is told all the same.
+It only reads, and a writer may be at work meanwhile: records are replaced by rename, so each is either the
+old or the new one. What cannot be read is named, and the rest is reported all the same.
 """
 
 from __future__ import annotations

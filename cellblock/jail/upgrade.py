@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrades a jail volume to another image: makes the plan, stages the new files, and carries the plan out."""
+"""Upgrades a jail volume to another image (`jail upgrade`): plans, stages new files, replaces files.
+
+merge/ makes the plan, and apply/ carries it out.
+"""
 
 from __future__ import annotations
 

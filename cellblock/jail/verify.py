@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks a volume against its image (`jail verify`), and repairs what is damaged."""
+"""Checks a volume against its image (`jail verify`), and repairs what is damaged (`--repair`).
+
+comparison.py tells what is damaged.
+"""
 
 from __future__ import annotations
 

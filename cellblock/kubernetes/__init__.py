@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster on Kubernetes: its objects as data, from the cluster file, and the jail's part of them."""
+"""Renders a cluster, or its jail alone, as manifests for Kubernetes (`build.py render kubernetes`)."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ConfigMaps: Slurm's configuration, whose name stays, and those that kustomize names by their content.
+"""Makes the ConfigMaps: that of Slurm's configuration, and those whose names contain a hash of their content.
 
-Pods whose ConfigMap has another name start anew. Slurm's own configuration does not ask for that: the
-controller takes it while it runs, and hands it to the nodes.
+Pods that mount a ConfigMap start anew when its name changes. Slurm's configuration needs no new start, so the
+name of its ConfigMap stays: the controller reads it while it runs, and hands it to the nodes.
 """
 
 from __future__ import annotations

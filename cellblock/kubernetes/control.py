@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods around the nodes: controller, accounting, database, REST API and metrics."""
+"""Makes the pods of everything but nodes: controller, accounting, database, REST API and metrics.
+
+nodes.py makes the pods of nodes.
+"""
 
 from __future__ import annotations
 

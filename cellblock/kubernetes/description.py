@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works out what all objects need of the cluster file: names, addresses, and what templates are given.
+"""Works out what all objects need from the cluster file: names, addresses, and values for templates.
 
 Pods of a StatefulSet are called NAME-0, NAME-1 and so on, and so are their hosts: the API gives them no other
 name. Slurm's daemons are therefore told both: how a host calls itself, and where it is reached.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `kubectl apply -k` of a rendered cluster would change in the cluster of kubectl's current context.
+"""Lists what `kubectl apply -k` of a rendered cluster would change (`render kubernetes --diff`).
 
-kubectl asks that cluster's API to apply without keeping it (a dry run): nothing is changed there. Secrets are
-no part of it: they are in a file of their own. Nor are the annotations that say what an object was made
-from: they would change in each object with each change of the file.
+kubectl sends the objects to its current cluster as a dry run, so nothing is changed there. Left out are
+Secrets, which are in a file of their own, and the annotations that say what an object was made from: they
+would change in each object with each change of the file.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pod from which jobs measure idle nodes (docs/health.md).
+"""Makes the pod that submits jobs to measure idle nodes (docs/health.md).
 
-Slurm lets root alone submit them, and slurmctld's container is not root. On one machine the controller's is.
+Slurm lets only root submit them, and slurmctld's container is not root on Kubernetes. In a local cluster it
+is, and needs no such pod.
 """
 
 from __future__ import annotations

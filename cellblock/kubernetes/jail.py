@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders deploy/kubernetes: the jail's volume, the Job that fills it, its backups.
+"""Renders deploy/kubernetes: the jail's volume, the Job that fills it, and its backups.
 
-What Cellblock's own commands need to run in a cluster, with or without Slurm's daemons beside them. What the
-pods may do is a list of capabilities, each of which was taken away to see what fails
-(docs/jail-kubernetes.md).
+It works with and without Slurm's pods beside them. Each Linux capability of these pods was taken away once to
+see what fails (docs/jail-kubernetes.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The labels and annotations of objects, and their dump as YAML."""
+"""Makes the labels and annotations of objects, and writes objects as YAML."""
 
 from __future__ import annotations
 

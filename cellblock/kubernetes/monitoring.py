@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects for Prometheus' operator and Grafana, in files of their own: not each cluster knows their kinds."""
+"""Makes objects for the operator of Prometheus and for Grafana, in files of their own.
+
+Not every Kubernetes knows these kinds of objects, so a site applies these files only where it does.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,9 @@ import yaml
 
 from cellblock.kubernetes.description import Description
 from cellblock.kubernetes.metadata import Object, labels, metadata
+from cellblock.metrics.alert_rules import rules_file
 from cellblock.metrics.dashboards import ALL
 from cellblock.metrics.panels import render
-from cellblock.metrics.rules import rules_file
 
 # What Grafana's sidecar looks for, in its chart's own settings.
 _DASHBOARD = {"grafana_dashboard": "1"}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""NetworkPolicies: the flows that there are, and no others.
+"""Makes the NetworkPolicies: which pods may open connections to which, at which ports.
 
-Jobs speak to each other as they like, and to the world; the daemons' pods speak to each other alone. What
-enforces policies is the site's network plugin.
+Jobs may reach each other and the world. The pods of Slurm's daemons reach only each other. The site's network
+plugin enforces the policies.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The container beside slurmctld that makes the pods of nodes on demand.
+"""Makes the container beside slurmctld that creates pods when Slurm wants nodes on demand.
 
-It is the only one with a token. It shares a folder with slurmctld's, and nothing else: neither has what the
-other one may do (images/node-pods, follow-nodes in images/controller).
+Its program is in images/node-pods. It is the only container with a token for Kubernetes' API. It shares one
+folder with slurmctld's container and nothing else, so that neither has the other's rights.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The pods with a jail: nodes, a StatefulSet for each node set, and login nodes."""
+"""Makes the pods with a jail: a StatefulSet for each node set, and the login nodes.
+
+on_demand.py makes the templates of nodes that come and go.
+"""
 
 from __future__ import annotations
 

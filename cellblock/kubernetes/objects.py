@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Objects that make pods and lead to them: StatefulSets, Deployments, Services, claims, accounts, budgets."""
+"""Makes single objects of Kubernetes: StatefulSets, Deployments, Services, claims, accounts, budgets.
+
+pods.py has the pods in them. control.py and nodes.py decide which objects a cluster has.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes on demand: templates of their pods, and the right to make them for the container of node_pods.py."""
+"""Makes the templates of pods of nodes on demand, and the role that allows to create such pods.
+
+node_pods.py has the container that creates them.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pods, containers and volumes as typed values, and as data of Kubernetes."""
+"""Defines pods, containers and volumes as typed values, and turns them into data of Kubernetes' API."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes memory and processors as the API does: for 1024Mi it has 1Gi, and `kubectl apply` sees a change."""
+"""Writes memory and processors as Kubernetes' API does, 1Gi for 1024Mi: else `kubectl diff` sees a change."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ namespace.yaml, jail.yaml, controller.yaml, ... , nodes-NAME.yaml, network.yaml
 configuration/             the files of those ConfigMaps
 monitoring/                what is applied where there is Prometheus' operator
 .gitignore                 keeps secrets.yaml, which `write_secrets` makes here, out of a repository
+
+The other modules of this folder make the objects.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster's secrets as Secrets, in a file of mode 0600 beside the manifests: made once, then kept.
+"""Writes the cluster's secrets as Secrets into a file of mode 0600 beside the manifests, once.
 
-`make_secrets` of the local cluster makes them, in a folder that it finds filled with those of the file.
+cluster/configuration/secrets.py makes them. Those that the file has already are kept.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's topology, from a label of Kubernetes' machines, which `kubernetes.topology` names."""
+"""Makes Slurm's topology from the label of Kubernetes' machines that the key `kubernetes.topology` names.
+
+The label says where a machine is, for example its rack. description.py passes the topology on to templates.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends a command whose output nobody reads any more (`| head`): with 141, and without a word.
+"""Ends a command quietly when nobody reads its output any more (`| head`), with exit status 141.
 
-Standard library only: the launcher writes before there is anything else.
+Standard library only: the launcher prints before anything is installed.
 """
 
 from __future__ import annotations

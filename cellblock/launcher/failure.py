@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tells that a command failed: as text for people, as JSON for programs that asked for it.
+"""Reports that a command failed: as text for people, as JSON for programs that asked for it.
 
-    --log json   one line on stderr, as progress has them: event, time, error, next, status
-    --json       one object on stdout, in the place of the result: error, next, status; the text on stderr
+    --log json   one line on stderr, like progress: event, time, error, next, status
+    --json       one object on stdout instead of the result: error, next, status; the text on stderr
 
-Standard library only: the launcher fails in the same words, before there is anything else.
+Standard library only: the launcher reports its failures in the same way, before anything is installed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers of a checkout in which nothing is installed yet: `--help`, `targets`, commands that do not exist.
+"""Answers `--help`, `targets` and unknown commands in a checkout where nothing is installed yet.
 
 The texts of `--help` and the variants are in first_answers.json, written by
 `python -m cellblock.cli.first_answers`; a test compares them with what the installed commands say.

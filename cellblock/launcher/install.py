@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First use of `build.py`: install system packages, make .venv, install Cellblock into it.
+"""Installs Cellblock at the first use of `build.py`: system packages, then .venv, then Cellblock in it.
 
-Standard library only. Called by `cellblock.launcher.main` when its stamp does not hold. Writes to stderr, in
-sentences: this runs before there is a `cellblock.cli`.
+Standard library only. `cellblock.launcher.main` calls it when .venv is missing or out of date. It writes
+plain sentences to stderr, because `cellblock.cli` cannot run yet.
 """
 
 from __future__ import annotations

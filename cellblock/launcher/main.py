@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `build.py` does before Cellblock itself can run: makes .venv and finds what it needs.
+"""Prepares everything that `build.py` needs before Cellblock itself can run, then starts it.
 
-Standard library only, and on the everyday path as little of that as possible: a stamp in .venv says
-what was installed, from what; when it still holds, the process becomes the virtual environment's Python.
+install.py makes .venv. Standard library only, and as little of that as possible when .venv exists: a stamp
+in it says what was installed, from what. If it still holds, the process becomes the virtual environment's
+Python.
 
-What a crash leaves: the stamp is removed first and written last, so an installation that was killed is
-made again from nothing. Who may run at once: any number; the one that holds the lock on the checkout's
-directory installs, the others wait for it.
+The stamp is removed first and written last, so a killed installation is made again from nothing. Any number
+of processes may run at once: one of them holds the lock on the checkout's directory and installs; the others
+wait.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shows what a program of the installation does: apt and pip are at work for minutes.
+"""Shows that a program of the installation is at work: apt and pip take minutes.
 
     in a terminal   one line, drawn anew: what the program printed last, and for how long it has been at work
     elsewhere       the same as a line of its own every few seconds

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The system packages Cellblock needs and why, and which of them apt offers here.
+"""Lists the system packages that Cellblock needs and why, and finds which of them apt offers here.
 
 Read by the launcher before anything is installed (so: standard library only, and nothing of Cellblock
 that needs more) and by `build.py doctor`. Package names differ between Debian 12 to 14 and Ubuntu 22.04

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers that a build has nothing to do, so that nothing of Cellblock is imported to find that out.
+"""Remembers that a build has nothing to do, so that Cellblock need not be imported to find that out.
 
-After a build, the metadata of every file that shaped it is written down under the command line: size, times
-of change and of content, inode, mode. When the same command line comes again, none of them has changed, and
-the images' blobs are there, there is nothing to do. Any doubt leads to a whole build, which compares
-contents.
+After a build, the metadata of every file that shaped it is recorded under the command line: size, times
+of change and of content, inode, mode. There is nothing to do if the same command line comes again, none of
+them has changed, and the images' blobs exist. Any doubt leads to a whole build, which compares contents.
 
 Standard library only, and as little as possible: `build.py` asks this before it executes the virtual
 environment's Python in its own place.

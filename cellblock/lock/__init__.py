@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The closure of packages of all images of a variant: resolved once, pinned by version and SHA-256."""
+"""Resolves all packages of all images of a variant once, and pins them by version and SHA-256 in a lock."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""apt with a root of its own: lists, keys, status and settings in one folder, nothing of this machine's.
+"""Runs apt on a root of its own: lists, keys, status and settings in one folder, nothing of this machine's.
 
 It fetches the lists of any suite and architecture, and answers what apt would install on a system that
 has only some packages, without such a system. One folder serves one list of archives, one process at a

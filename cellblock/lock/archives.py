@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives of packages: a line of sources.list(5) that can name several mirrors of one archive."""
+"""Describes archives of packages: a line of sources.list(5) that can name several mirrors of one archive."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks mmdebstrap for the archives of a distribution, which it knows: no host name stands in Cellblock.
+"""Asks mmdebstrap for the archives of a distribution, so that no host name need stand in Cellblock.
 
-It takes a third of a second of processor time to say so. Its answer is kept below CELLBLOCK_CACHE/archives
+mmdebstrap takes a third of a second of processor time. Its answer is kept below CELLBLOCK_CACHE/archives
 until this machine's packages or trusted keys change.
 """
 

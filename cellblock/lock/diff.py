@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two locks and lists the differences for a person."""
+"""Compares two locks and lists the packages that differ, for `build.py lock`."""
 
 from __future__ import annotations
 

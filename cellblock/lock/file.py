@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes locks/VARIANT.lock.yaml.
+"""Reads and writes locks/VARIANT.lock.yaml, the file of a lock.
 
-One package a line, in order of names, so that version control shows an upgrade as the lines that
-changed. A line's value is JSON, which is YAML too, and read fifty times faster: a build with nothing to
-do reads the lock. Each package has a check over its own line and each section a digest: a lock that somebody
-edited, or that a merge put together of two, is refused with the line that is wrong. That guards against
-mistakes; against malice there is the review of what is committed.
+Each package is one line, in order of names, so that version control shows an upgrade as the lines that
+changed. A line's value is JSON, which is YAML too, and read fifty times faster: even a build with nothing to
+do reads the lock. Each line has a check and each section a digest: a lock that somebody edited or merged is
+refused with the line that is wrong. That guards against mistakes; against malice there is the review of
+commits.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lock says: every package of every image of a variant, by version and SHA-256."""
+"""Defines what a lock says: every package of every image of a variant, by version and SHA-256.
+
+file.py reads and writes it.
+"""
 
 from __future__ import annotations
 

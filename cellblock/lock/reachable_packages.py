@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Picks from an archive's lists only the packages that a request could need: apt then answers faster.
+"""Picks from an archive's lists only the packages that a request could need, so that apt answers faster.
 
-apt looks at every package of an archive for each question: two seconds for the 69,000 of Debian 13, and
-a lock asks one question an image. Asked over only what can be reached from the requests by any
-dependency, whichever alternative or provider, it answers the same within a tenth of that.
+apt looks at every package of an archive for each question: two seconds for the 69,000 of Debian 13, and a
+lock asks one question for each image. Over only the packages that the requests can reach by any dependency,
+alternative or provider, apt gives the same answer within a tenth of that.
 """
 
 from __future__ import annotations

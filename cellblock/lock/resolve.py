@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Resolves the closure of every image of a variant with apt, outside of any root filesystem."""
+"""Finds with apt all packages that each image of a variant needs, without any root filesystem.
+
+apt_root.py runs apt; the result becomes the lock.
+"""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What this machine is, and the settings of its kernel that clusters need."""
+"""Finds out what this machine runs, which processes it has, and whether kernel settings suit clusters."""

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what this machine runs, and which variant fits it. Standard library only: the launcher asks, too."""
+"""Says which distribution this machine runs, and which variant fits it.
+
+Standard library only, because the launcher asks before anything is installed.
+"""
 
 from __future__ import annotations
 

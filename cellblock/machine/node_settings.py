@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks the sysctls of this machine that shield users from each other; `doctor` shows them, `up` warns.
 
-The jail holds without them: they protect careless programs, in the jail and on the node. User namespaces
-alone are needed, by the jail's munged, and `up` does not start without them.
+The jail is safe without them: they protect careless programs, in the jail and on the node. Only user
+namespaces are required, by the munged that runs in the jail, and `up` does not start without them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks at the processes of this machine without waiting for one that keeps its readers waiting.
+"""Looks at the processes of this machine, and skips one whose entry in /proc does not answer in time.
 
-A process that executes a program holds a lock for that time, and who follows a link in its folder of /proc
-waits for it. Any user can make that last for ever: a file system of his own (FUSE) does not answer.
+A process that executes a program holds a lock meanwhile, and whoever follows a link in its folder of /proc
+waits for that lock. Any user can make this last for ever, with a file system of his own (FUSE) that does not
+answer.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboards: the cluster, its nodes, jobs and users, controller and scheduler, and the jail."""
+"""Defines Grafana's dashboards: cluster, nodes, jobs and users, controller and scheduler, jail.
+
+panels.py turns them into the JSON that Grafana imports.
+"""
 
 from __future__ import annotations
 

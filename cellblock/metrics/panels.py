@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Panels of a dashboard as data, and the dashboard that Grafana imports, made of them by its own library."""
+"""Defines panels of a dashboard as data, and makes the JSON that Grafana imports, by Grafana's library."""
 
 from __future__ import annotations
 

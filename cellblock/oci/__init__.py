@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images as the Open Container Initiative stores them: blobs, manifests, layouts, registries."""
+"""Reads and writes images in the format of the Open Container Initiative, on disk and in registries."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes one blob of a layout, and computes its digest meanwhile."""
+"""Writes one blob of a layout, and computes its digest meanwhile, for layer.py and layout.py."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A registry as the shared cache of builds: what one machine has made, others fetch by its cache key.
+"""Shares what builds made through a registry: one machine pushes layers, others fetch them by cache key.
 
 An entry is an artifact (image-spec 1.1, "Guidelines for Artifact Usage") under the tag `cache-NAME-KEY`: its
 configuration is a JSON object with the whole key and what the builder wants to remember, its layers are the
 blobs to have. Whoever may write to the repository decides what others build from: keep it to CI.
 
-Nothing here fails a build. What goes wrong is one warning, and that direction is not tried again.
+Nothing here fails a build. The first error prints one warning, and reading (or writing) then stops.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads what an image holds: the entries of its layers laid over each other, and contents of chosen files.
+"""Reads what an image holds: its files as its layers together show them, and contents of chosen files.
 
-Read from the layers' blobs as streams (layer_tar.py), without unpacking. Whiteouts, opaque directories and
+It reads the layers' blobs as streams (layer_tar.py), without unpacking. Whiteouts, opaque directories and
 hard links follow OCI image-spec 1.1, layer.md, "Representing Changes".
 
     reader = ContentsReader(layout, keep=lambda entry: entry.path == "var/lib/dpkg/status")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Forms the tags under which cosign looks for signatures (its specs/SIGNATURE_SPEC.md).
+"""Forms the tags under which cosign looks for an image's signatures (its specs/SIGNATURE_SPEC.md).
 
-Newer releases ask for referrers of these types; all know the tags, which are made of the image's digest.
+Newer releases of cosign look for OCI referrers instead. All releases know the tags, so push.py sets them.
 """
 
 from __future__ import annotations

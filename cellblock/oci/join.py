@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Joins the images of several architectures, which lie in one repository, into one image index."""
+"""Joins the images of several architectures, which a registry has already, into one image index.
+
+`build.py push --index` calls it through release/publish.py.
+"""
 
 from __future__ import annotations
 

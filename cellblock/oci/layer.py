@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes a tree in overlayfs' form as a layer in one pass: tar, compression, digests. Opens stored layers.
+"""Writes a folder in overlayfs' form as a layer in one pass: tar, compression, digests; opens stored layers.
 
 The same tree gives the same bytes: entries sorted, owners by number, no time after `epoch`, no access or
 change times (image-spec 1.1, layer.md; POSIX pax). GNU tar reads the files: a tenth of the time that a
-writer in Python takes.
+writer in Python takes. layer_tar.py reads a layer's members.
 """
 
 from __future__ import annotations

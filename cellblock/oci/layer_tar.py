@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads the members of one layer from its blob as a stream: nothing is unpacked, and memory stays small.
 
-OCI image-spec 1.1, layer.md: a tar (POSIX pax or GNU), plain or compressed with gzip or zstd, whose members
-named `.wh.*` remove what lower layers brought.
+A layer is a tar (POSIX pax or GNU), plain or compressed with gzip or zstd; members named `.wh.*` remove
+files of lower layers (OCI image-spec 1.1, layer.md). contents.py combines the layers of an image.
 """
 
 from __future__ import annotations

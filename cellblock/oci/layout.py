@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An OCI image layout (image-spec 1.1, image-layout.md): a folder of blobs by digest, and an index of names.
+"""Keeps an OCI image layout (image-spec 1.1, image-layout.md): blobs by digest, and an index of names.
 
 Several processes may write at once. A blob is written beside its place, verified, and renamed, so that
 whatever has a digest for its name is whole; the index is replaced by rename under a lock. A crash

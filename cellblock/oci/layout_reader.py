@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads images of OCI layouts that other tools made (OCI image-spec 1.1), from a folder or from a tar.
 
-It finds the image that a tag names, for this machine's architecture, with its layers and labels. `layout`
+It finds the image that a tag names, for this machine's architecture, with its layers and labels. layout.py
 reads and writes the layouts that Cellblock itself keeps, in which every image has a name.
 """
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Descriptors, manifests, image configurations (OCI image-spec 1.1), as data and as bytes.
+"""Defines descriptors, manifests and image configurations (OCI image-spec 1.1), as data and as bytes.
 
 Bytes are canonical JSON: the same image has the same digest whoever wrote it.
 """

@@ -3,7 +3,8 @@
 
 First all blobs of all images go, each once: a blob that several repositories need is sent to one of them and
 mounted into the others. Then the manifests by digest, with what is attached to them, and at the end the tags.
-So a tag names nothing that is not whole, and a push that failed goes on where it stopped.
+So a tag never names an incomplete image, and a push that failed goes on where it stopped. release/publish.py
+decides what is sent; registry/upload.py sends a single blob.
 """
 
 from __future__ import annotations

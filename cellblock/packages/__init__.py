@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Debs on this machine: fetched once by SHA-256, shared by all builds, handed out as an apt repository."""
+"""Keeps debs on this machine: fetched once by SHA-256, shared by all builds, served as an apt repository."""

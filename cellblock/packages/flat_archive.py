@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flat apt archives that are made on this machine: each once for a key, in a folder named after it.
+"""Makes flat apt archives (all debs in one folder) of packages built here: one for each key, in a folder.
 
-A folder named after its key is whole: it is filled under another name and renamed. What a crash leaves is a
-folder `KEY.new`, which the next that makes the archive empties. Of two that make one, the second waits.
+A folder named after its key is whole: it is filled under another name and renamed. A crash leaves a folder
+`KEY.new`, which the next process that makes the archive empties. Of two that make one, the second waits.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A flat apt repository of exactly the packages that are asked for: `deb [trusted=yes] file:/FOLDER ./`.
+"""Makes a flat apt repository of exactly the packages asked for: `deb [trusted=yes] file:/FOLDER ./`.
 
-Whatever apt is asked for, it can find only the versions that a lock names. The debs are hard links into
-the store, so the folder serves through a bind mount from inside a root filesystem.
+apt can then find only the versions that a lock names. The debs are hard links into the package store, so the
+folder also works through a bind mount inside a root filesystem.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The package store: every deb once, under the name of its SHA-256, shared by all builds of a machine.
+"""Keeps every deb once under the name of its SHA-256, and fetches missing ones, from mirror after mirror.
+
+A deb with a wrong SHA-256 is refused, and the next mirror tried. transfer.py reads the bytes from a mirror.
 
     FOLDER/sha256/ab/abcd....deb       complete and verified; never changed, so that links to it stay right
     FOLDER/sha256/ab/abcd....part      being fetched; its flock(2) says by whom
@@ -7,9 +9,8 @@
     FOLDER/sha256/ab/abcd....opened    the deb taken apart, with `.files` (`cellblock.packages.unpacked_deb`)
     FOLDER/lock                        held shared while debs are used, exclusively while some are removed
 
-A deb gets its name by rename(2) after its hash was found right, so whatever ends a process leaves a
-store that is right: a `.part` is resumed by whoever comes next, its lock given back by the kernel. Two
-processes, or threads, never fetch one deb twice: the second waits for the first.
+A deb gets its name by rename(2) after its hash was found right: a killed process leaves a correct store. The
+next process resumes a `.part`, whose lock the kernel has released. No deb is fetched twice at a time.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads a file of a package archive, over HTTP or from a folder, from any byte on."""
+"""Reads one file from one mirror, over HTTP or from a folder, beginning at any byte.
+
+It raises why that failed. store.py checks the SHA-256, resumes, and tries the next mirror.
+"""
 
 from __future__ import annotations
 

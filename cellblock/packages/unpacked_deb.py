@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unpacks a fetched deb once: its files become entries of a tar, its entries in dpkg's database become JSON.
+"""Takes a fetched deb apart once: its files become a part of a tar, its records for dpkg become JSON.
 
     abcd....deb            as fetched (`cellblock.packages.store`)
     abcd....files          its files as entries of a tar, without those that images leave out: one zstd frame
     abcd....opened         JSON: an UnpackedDeb; only there when `.files` is
 
-A deb is decompressed when it is fetched, while the network is waited for, and never again: decompressing
-took a third of a build's processor time. A layer's blob is put together from the frames of what no
-script changed (`cellblock.oci.layer`). Both files follow from the deb and are made again when they are gone.
+A deb is decompressed once, while others are fetched over the network: decompressing took a third of a
+build's processor time. A layer's blob is put together from the frames of debs that no script changed
+(`cellblock.oci.layer`). Both files follow from the deb and are made again when they are gone.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Built images on their way to others: found by name, audited, attested, signed and pushed."""
+"""Publishes built images: finds them by name, audits, attests, signs and pushes them; and makes releases."""

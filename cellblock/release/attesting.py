@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attests built images: gathers the facts of their builds, writes, attaches and signs the documents."""
+"""Attests built images: gathers the facts of their builds, then writes, attaches and signs the documents.
+
+cellblock/attest writes each document. signing.py does this for images that a push sends.
+"""
 
 from __future__ import annotations
 

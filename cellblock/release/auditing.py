@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Audits built images with the locks that they were built from."""
+"""Audits built images with the locks that they were built from, for `build.py audit` and before a push.
+
+cellblock/attest/audit.py has the audit itself.
+"""
 
 from __future__ import annotations
 

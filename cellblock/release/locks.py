@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the lock that a built image's packages came from, by its digest."""
+"""Finds the lock that a built image's packages came from, by its digest, for audits and attestations."""
 
 from __future__ import annotations
 

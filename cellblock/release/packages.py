@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages for machines that have a Slurm already: Debian's and RPMs, as the image `packages` makes them.
+"""Makes debs and RPMs for machines that have a Slurm already, by the image `packages` (`build.py packages`).
 
     DIR/debian/   *.deb, *.changes, *.buildinfo
     DIR/rpm/      *.rpm

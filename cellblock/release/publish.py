@@ -2,7 +2,7 @@
 """Decides what `build.py push` sends: which built images, from where, under which names.
 
 An image IMAGE of a variant goes to REPOSITORY/IMAGE:VARIANT, or with --tag to REPOSITORY/IMAGE:TAG.
-`cellblock.oci.push` does the sending.
+`cellblock.oci.push` sends them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes a release from a clean clone: changelog, version, tag, sources, packages, images, checksums.
+"""Makes a release of Cellblock from a clean clone: changelog, version, tag, sources, packages, images.
 
-All of it is made by the clone's own `build.py`, so nothing of a developer's folder gets in. The commit and
-the tag are functions of the commit that is released: author and date are its own, so a dry run and the
-release give the same digests.
+The clone's own `build.py` makes all of it, so nothing of a developer's folder gets in. The new commit and tag
+take author and date from the commit that is released, so a dry run and the release give the same digests.
 """
 
 from __future__ import annotations

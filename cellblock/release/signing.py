@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attests and signs what a push sends, for the names that the push gives it."""
+"""Attests and signs images under the names that a push gives them in the registry.
+
+attesting.py makes the documents; attest/signing.py makes a single signature.
+"""
 
 from __future__ import annotations
 

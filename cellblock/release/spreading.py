@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Spreads an image's files over layers by package, so that an update of one package moves few bytes.
+"""Divides an image's files among layers by package, so that an update of one package transfers few bytes.
 
-Layers as they are built share packages among images, but each has dpkg's whole database: a package that is
-updated changes its layer and all above. Here the merged image is divided anew: source packages that are
-large have a layer each, the others share a few by a hash of their names, with dpkg's records of each package
-beside its files. What changes with every build (dpkg's status, accounts, caches) is the last layer, a
-small one. docs/decisions/push-spread-layers.md says what it costs.
+`build.py push --spread` sends images so. Built layers are shared among images, but each has dpkg's whole
+database: an updated package changes its layer and all above it. Here the merged image is divided anew: each
+large source package has a layer, the others share a few by a hash of their names, with dpkg's records beside
+a package's files. The last layer, a small one, has what changes with every build (dpkg's status, accounts,
+caches). docs/decisions/push-spread-layers.md says what it costs.
 """
 
 from __future__ import annotations

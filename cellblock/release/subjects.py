@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Opens built images by name, for audits, SBOMs, attestations and `push`.
+"""Finds and opens built images by name, for audits, SBOMs, attestations and `push`.
 
 Images of the store and of an OCI layout are read in place; those of podman's storage are copied out first.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm from a release tarball: compiled in a throwaway root, packaged, and offered to apt as an archive.
+"""Compiles a release tarball of Slurm, packages it, and offers the packages to apt as an archive.
 
-The packages bear the names that Debian's and Ubuntu's have, so an image asks for `slurmd` whoever made it.
+The packages have the names that Debian's and Ubuntu's have, so an image asks for `slurmd` in either case.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Features that Slurm can be compiled with: packages, configure's option, what shows that it was found.
+"""Lists features that Slurm can be compiled with: packages, configure's option, and what proves success.
 
 configure leaves out what it does not find, and says so in a line among a thousand. So its results are
 checked: when a feature that was asked for is missing, the build fails before it compiles anything.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The flat apt archive of a compiled Slurm: made once for each key, below CELLBLOCK_CACHE/slurm."""
+"""Compiles the Slurm of a variant into a flat apt archive: once for each key, below CELLBLOCK_CACHE/slurm.
+
+It calls the other modules of this folder in order.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches a release tarball of Slurm once, verifies it always, and reads which release it is."""
+"""Fetches a release tarball of Slurm once, checks its SHA-256 each time, and reads which release it is."""
 
 from __future__ import annotations
 

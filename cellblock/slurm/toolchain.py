@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface by which Slurm is compiled: a throwaway root with compilers that runs shell lines."""
+"""Defines the interface by which Slurm is compiled: a temporary root with compilers that runs shell lines.
+
+build/toolchain.py implements it. So this folder imports nothing of cellblock/build.
+"""
 
 from __future__ import annotations
 

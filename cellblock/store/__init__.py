@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What builds keep below CELLBLOCK_CACHE: records, images and working folders.
+"""Keeps what builds leave below CELLBLOCK_CACHE: records, images and working folders.
 
-It knows what each of them takes, what goes first when room is needed, and what the disk has damaged.
+It also measures how much disk they take, removes the oldest when room is needed, and finds damaged files.
 """

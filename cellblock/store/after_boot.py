@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads again, in the first build after a boot, what a power cut may have left without its data.
+"""Checks the cache in the first build after a boot: a power cut may have left files without their content.
 
-Nothing is synced while a build runs: that takes as long as the build (docs/decisions/build-power-cut.md). The
-kernel writes what is older than half a minute by itself, so a power cut takes only what was written last.
+A build does not sync its files: that takes as long as the build (docs/decisions/build-power-cut.md). The
+kernel writes files older than half a minute by itself, so a power cut takes only what was written last.
 CACHE/boot holds the kernel's boot_id when the cache was last known to be whole.
 
-Every build asks, also one with nothing to do: what is needed after a boot only is imported then.
+Every build asks this module, so it imports what only the check needs when it checks.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the whole cache and removes what the disk has damaged: it is fetched, unpacked or built again."""
+"""Reads the whole cache and removes damaged files; they are fetched, unpacked or built again when needed.
+
+`build.py cache check` calls it, and after_boot.py for the newest files.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifies this checkout: the names of images that it built mean nothing to other checkouts of the machine.
+"""Gives this checkout of Cellblock an id, because image names that it built mean nothing to other checkouts.
 
 The file `.cellblock-checkout` holds a random id and the folder that it was made for. A copy of it has
 another folder, and a new clone in the same folder has no file: both get an id of their own.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Roots of failed steps that `build --keep` leaves: paths.cache()/failed/IMAGE-LAYER.
+"""Keeps the root filesystem of a failed step for `build --keep`, in paths.cache()/failed/IMAGE-LAYER.
 
 Each has a script, `enter`, that opens a shell in it. It stays until the same layer fails again with `--keep`,
-or `cache trim`. After a kill
-in the middle of a move, the rest is a working folder, which the next build removes.
+or `cache trim`. After a kill in the middle of a move, the rest is a working folder, which the next build
+removes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The images built on this machine: one layout, in which each checkout has names of its own.
+"""Holds the images built on this machine in one OCI layout, in which each checkout has names of its own.
 
 Layers and builds are shared, by their digests and keys. A plain name, `localhost/cellblock/worker:debian13`,
 means what this checkout built last: in the index it is `localhost/cellblock/worker:debian13.of-CHECKOUT`.

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what is in the cache as items that can go one by one, each with its size on disk and its last use.
+"""Lists what is in the cache as items that can be removed one by one, each with its size and its last use.
+
+`build.py cache` prints them, and trimming.py chooses among them.
 
     debs/          packages, by SHA-256, with what was made of them: fetched again when they are needed
     lists/         package lists of a variant from given mirrors: fetched again

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of layers: finds the layers that are there already, by their keys."""
+"""Finds layers that exist already, by their keys, in records of one JSON file for each layer.
+
+It also removes records whose layer is gone. record.py defines the record, and keeps those of images.
+"""
 
 from __future__ import annotations
 

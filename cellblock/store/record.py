@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of builds: the inputs of an image's key, its layers with their packages, its times.
+"""Records each build of an image: the inputs of its key, its layers with their packages, its times.
 
-One JSON file an image and variant, of each checkout, replaced by rename: `why`, `report`, `diff` and the
-attestations read them. Losing them loses no image.
+There is one JSON file for each image and variant of a checkout, replaced by rename. `why`, `report`, `diff`
+and the attestations read them. Losing them loses no image.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py cache trim`: removes what was not used for longest, until the rest of the cache fits.
+"""Removes what was not used for longest, until the rest of the cache fits (`build.py cache trim`).
 
 Builds wait meanwhile (`Layout.alone`, the store's lock). A removal that is interrupted leaves a correct
 cache: a name is removed before its blobs, and a tree is renamed before it is removed.

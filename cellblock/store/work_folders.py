@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes the working folders of builds, and removes those that a killed build left.
 
-Each is owned by whoever holds the flock(2) of its lock file.
+A folder belongs to the process that holds the flock(2) of its lock file.
 
     FOLDER/PID-RANDOM        one working root; the pid is for a person who looks
     FOLDER/PID-RANDOM.lock   held as long as the root is in use
 
-No pid is trusted: builds in two containers may share the folder, and a process of the one is no process, or
-another one, in the other. The kernel gives a lock back however its holder ends; `sweep` removes what nobody
-holds.
+The pid proves nothing: builds in two containers may share the folder, and each container numbers processes by
+itself. The kernel releases a lock however its holder ends; `sweep` removes folders whose lock nobody holds.
 """
 
 from __future__ import annotations

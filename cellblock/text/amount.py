@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes numbers of bytes for people: `1.5 kB`, and refuses sizes that people meant otherwise."""
+"""Writes numbers of bytes for people (`1.5 kB`), and refuses sizes given without a unit."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Breaks text into the lines of a terminal between words, so that no word is cut at its edge.
+"""Breaks text between words into the lines of a terminal, so that no word is cut at its edge.
 
-A command between backquotes stays whole, and so does what is one word: people copy them.
-
-Standard library only: the launcher's errors are broken, too.
+A command between backquotes stays whole, because people copy it. Standard library only, because the launcher
+breaks its errors, too.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes names of files safe to print: users may put escape sequences into a name."""
+"""Makes file names safe to print, because users may put escape sequences into a name."""
 
 from __future__ import annotations
 

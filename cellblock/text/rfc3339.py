@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads times of RFC 3339, as programs written in Go print them: `2024-05-01T12:00:00.123456789Z`."""
+"""Reads times of RFC 3339 as programs in Go print them, such as `2024-05-01T12:00:00.123456789Z`."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has the sources of a folder compiled in one go, as native/build.mk does with TOGETHER=1: in half the time.
+"""Makes one source file that includes all of a folder: they compile in half the time so (native/build.mk).
 
-Run by the other modules of this folder, by its path: setuptools runs them without it on Python's path.
+The other modules of this folder run it by its path: setuptools runs them without it on Python's path.
 """
 
 from __future__ import annotations

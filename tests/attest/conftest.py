@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images in a layout to attest and audit, made of a few layers each."""
+"""Fixtures for tests of attestations and audits: images in a layout, made of a few layers each."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the tests of clusters share: specifications that nothing has to exist for, and cluster files."""
+"""Fixtures for tests of clusters: specifications that need no image or volume, and cluster files."""
 
 from __future__ import annotations
 

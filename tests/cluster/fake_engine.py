@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An engine in memory that answers as the Docker API does, as far as `cellblock.cluster` asks."""
+"""Imitates the Docker API in memory, as far as `cellblock.cluster` calls it."""
 
 from __future__ import annotations
 

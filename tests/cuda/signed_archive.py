@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small archive in the form of NVIDIA's: flat, signed, with packages for two versions of CUDA."""
+"""Makes a small signed archive in the form of NVIDIA's, with packages for two versions of CUDA."""
 
 from __future__ import annotations
 

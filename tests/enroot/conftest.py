@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""enroot compiled, a user to run it as, and a small root filesystem of this machine's own programs."""
+"""Fixtures for tests of enroot: the program compiled, a user, and a small root of this machine's programs."""
 
 from __future__ import annotations
 

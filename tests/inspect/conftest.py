@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Records of a small variant: base, slurm on it, and worker and login, which share a layer."""
+"""Fixtures for tests of `plan` and `why`: records of a base, of slurm on it, and of worker and login."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ import pytest
 from cellblock.build.image_plan import ImagePlan, all_inputs
 from cellblock.build.layer_graph import Node
 from cellblock.cache_key import Key
-from cellblock.inspect.build_preview import PlannedLayer
 from cellblock.inspect.from_build import variant_plan, why_built
+from cellblock.inspect.planned_layers import PlannedLayer
 from cellblock.lock.model import LockedPackage
 from cellblock.store.record import ImageRecord, LayerKind
 from tests.inspect.conftest import layer

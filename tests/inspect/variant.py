@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small variant in a layout, with dpkg's database in its layers, and the records of its build."""
+"""Makes a small built variant in a layout: images with dpkg's database, and the records of their build."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A signed-by-nobody apt archive in a folder, of real packages under another suite's name.
+"""Makes an unsigned apt archive of real packages in a folder, under another suite's name.
 
 Ubuntu's archive cannot be reached from every machine that runs the tests. What an Ubuntu variant does
 differently (suite, components, mirror, keyring, release check) is exercised against this one.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of the checkout for tests that change its files or lock its packages."""
+"""Copies the checkout for tests that change its files or lock its packages."""
 
 from __future__ import annotations
 

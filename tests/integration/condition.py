@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a cluster does instead of what a test waits for, so that a failure explains itself."""
+"""Reports the state of a cluster when a test's wait fails, so that the failure explains itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One real cluster for all integration tests that need one: built, assembled and started by `up`'s code."""
+"""Builds, assembles and starts one real cluster by the code of `up`, for all integration tests."""
 
 from __future__ import annotations
 

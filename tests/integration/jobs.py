@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the integration tests run jobs: from the login node, as a user in the jail, or as root outside it."""
+"""Runs jobs for integration tests: from the login node, as a user in the jail, or as root outside it."""
 
 from __future__ import annotations
 

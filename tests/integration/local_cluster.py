@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster that runs on this machine, as tests use it: commands in its containers, users, waits."""
+"""Gives tests a running cluster on this machine: commands in its containers, users, waits."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""plugstack.conf of the shared cluster, changed for a while."""
+"""Changes plugstack.conf of the shared cluster while a block of a test runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real registry for tests: Debian's docker-registry, a process on a free port of loopback."""
+"""Runs a real registry for tests: Debian's docker-registry, on a free port of loopback."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy in front of a registry that commits the faults of networks and registries, on order and exactly.
+"""Runs a proxy in front of a registry that commits the faults of networks and registries, as a test asks.
 
 It can also ask for tokens, and is its own token server then.
 """

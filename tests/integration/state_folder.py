@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a cluster of tests has its state; the cluster of a run that was killed is found by it and removed."""
+"""Chooses where a cluster of tests has its state, and removes the cluster that a killed run left."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees to assemble from, volumes, and a lease that a test can wait for."""
+"""Fixtures for tests of the jail: trees to assemble from, volumes, and a writer's lock that expires soon."""
 
 from __future__ import annotations
 

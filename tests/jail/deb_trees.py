@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Root filesystems with a real dpkg database, made of small packages by dpkg itself within milliseconds."""
+"""Makes root filesystems with a real dpkg database, from small packages, by dpkg itself."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users who exchange a file of the jail at a chosen moment: before the Nth call to the filesystem.
+"""Exchanges a file of the jail as a hostile user would, just before the Nth call to the filesystem.
 
 `Moments` counts the calls of Python's os module and of renameat2(2). At the moment asked for, the file is
 exchanged for what an attacker would put there, by one renameat2(2), and where wanted put back before the next

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trees with everything a filesystem can hold, and an independent way to compare them."""
+"""Makes trees with everything that a filesystem can hold, and compares trees without Cellblock's own code."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads whole manifests, which the programs compare line by line."""
+"""Reads a whole manifest at once, for tests to compare; Cellblock itself reads it line by line."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Init of the machine of nfs_machine.py: an NFS server, two hosts that mount it, and whatever is asked.
+"""Runs as init of the machine of nfs_machine.py: an NFS server, two hosts, and commands that a test sends.
 
 Standard library only. argv: the folder of requests, on the host; that of the kernel's modules.
 """

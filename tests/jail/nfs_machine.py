@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine with an NFS server and two hosts that mount it, wherever the tests run.
+"""Runs a machine with an NFS server and two hosts that mount it, wherever the tests run.
 
 The kernel that runs the tests often has no NFS, neither client nor server, and a test could not load it.
 Debian's and Ubuntu's user-mode-linux is a kernel that has both and runs as a process, in two seconds: its

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A writer on another host that is stopped in its work, and wakes up when another has finished."""
+"""Runs a writer that seems to be on another host, stops it in its work, and continues it later.
+
+Tests let another writer finish meanwhile, and see that the stopped one notices that its lock is lost.
+"""
 
 from __future__ import annotations
 

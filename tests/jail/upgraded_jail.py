@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume that tests upgrade, made of packages."""
+"""Makes a volume from a few packages, and upgrades it as a test asks."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The line of each source that says its licence: `python tests/lint/licence_lines.py` adds it."""
+"""Finds sources without the line that names their licence; `python tests/lint/licence_lines.py` adds it."""
 
 from __future__ import annotations
 

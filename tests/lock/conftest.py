@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small archive and a variant, to lock packages from."""
+"""Fixtures for tests of locks: a small archive, and a variant whose packages it has."""
 
 from __future__ import annotations
 

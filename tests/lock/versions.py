@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a lock says of an image's packages."""
+"""Gives the version of each package that a lock names for an image, to compare in tests."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The exporter's package lies in an image, and is imported from there."""
+"""Makes the exporter's package importable for the tests, as it lies in an image's files."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of the libraries share with those of the jail."""
+"""Shares fixtures between the tests of the C libraries and those of the jail."""
 
 from tests.spank_jail.conftest import namespaces
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An API server as far as the program asks one, over real HTTP, with faults that are asked for."""
+"""Runs an imitation of Kubernetes' API server over real HTTP, as far as images/node-pods uses it.
+
+It fails in the ways that a test asks for.
+"""
 
 from __future__ import annotations
 

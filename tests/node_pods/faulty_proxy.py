@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A proxy before an API server, over http, that fails as it is told."""
+"""Runs an HTTP proxy in front of a real Kubernetes' API server, which fails in the ways a test asks for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server of HTTP whose answers a function gives; it may sleep, and each request has a thread."""
+"""Runs an HTTP server whose answers a function gives; each request has a thread, so it may wait."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes small images in a layout, of layers that a test spells out."""
+"""Makes small images in a layout, from layers whose entries a test lists."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small archive, a mirror that serves it, and a package store."""
+"""Fixtures for tests of the package store: a small archive, a mirror that serves it, and a store."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small HTTP server over a folder, with Range, that fails as it is told."""
+"""Runs a small HTTP mirror of a folder, with Range requests, that fails in the ways a test asks for."""
 
 from __future__ import annotations
 

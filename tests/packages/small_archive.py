@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An apt archive of packages of a few bytes, made within milliseconds, in a folder of the test."""
+"""Makes an apt archive of packages of a few bytes, within milliseconds, in a folder of the test."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `srun --container-*` asks for, read by the very C code of the SPANK plugin `pyxis/`.
+"""Calls the C code of pyxis/ that parses `srun --container-*`, for tests; jobs go through the SPANK plugin.
 
-Options, their environment variables and the plugin's own arguments are parsed by C; this module turns its
-structs into typed values and its one error struct into `ContainerRequestError`. Used by tests; jobs go
-through the plugin.
+It also parses environment variables and the plugin's own arguments. This module turns C's structs into typed
+values and its one error struct into `ContainerRequestError`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What tests of attestations make their images with."""
+"""Fixtures for tests of releases: the images of the tests of attestations."""
 
 from tests.attest.conftest import billed, layout, make, write_policy
 

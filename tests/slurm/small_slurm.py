@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tarball that builds like Slurm's, in a second: own configure, Makefiles, programs and plugins."""
+"""Makes a tarball that builds like Slurm's within a second: configure, Makefiles, programs and plugins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small jail on disk, and a namespace of one's own in which the core can enter it."""
+"""Fixtures for tests of the plugin: a small jail on disk, and a namespace in which C code can enter it."""
 
 from __future__ import annotations
 

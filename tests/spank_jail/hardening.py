@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What of the hardening that spank_jail/Makefile asks for is missing in a binary, and what it exports."""
+"""Finds what a binary lacks of the hardening that spank_jail/Makefile asks for, and what it exports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The mount core of `spank_jail`, for Python: the very C code that puts jobs into the jail.
+"""Gives Python the C code that puts jobs into the jail, for tests and probes; jobs enter by the SPANK plugin.
 
-Plans are parsed, paths resolved and jails entered by C; this module turns its structs into typed values
-and its one error struct into `JailError`. Used by tests and probes; jobs enter through the SPANK plugin.
+It parses plans, resolves paths and enters jails. This module turns C's structs into typed values and its one
+error struct into `JailError`.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""node-health and its checks on a folder that stands for a node."""
+"""Runs node-health and its checks on a folder that stands for a node."""
 
 from __future__ import annotations
 

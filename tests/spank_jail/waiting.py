@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits for what a program under test does by itself."""
+"""Waits until a condition is true that a program under test brings about by itself."""
 
 from __future__ import annotations
 

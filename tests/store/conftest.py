@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small cache with layers, images and debs of a given age."""
+"""Fixtures for tests of the cache: a small one with layers, images and debs of a given age."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The image that checks look at: its files and packages, read once for all checks."""
+"""Reads an image's files and packages once, for all checks of an audit."""
 
 from __future__ import annotations
 

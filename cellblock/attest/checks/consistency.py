@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that all images of a variant agree: on versions of what talks to each other, and ids of users.
+"""Checks that all images of a variant have the same versions of packages that talk to each other.
 
-It also checks that no two users of one image have the same id.
+It also checks that users have the same ids in all of them, and that no two users of one image share an id.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognises secrets by names of files (`id_rsa`) and by bytes in files (the head of a private key).
 
-Forms of tokens are those that their issuers document so that they can be found in leaks; what has no form of
-its own (a password, say) is found by the file that it belongs in.
+Patterns of tokens are those that their issuers document so that leaks can be found. What has no pattern of
+its own, such as a password, is found by the file that it belongs in, or by secret_names.py.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Recognises secrets by the name of the variable that holds them: a password has no form of its own.
+"""Recognises secrets by the name of the variable that holds them: a password has no pattern of its own.
 
 The names are those that tools read secrets from: AWS_SECRET_ACCESS_KEY, GITHUB_TOKEN, MYSQL_ROOT_PASSWORD.
 """

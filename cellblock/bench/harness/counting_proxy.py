@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes connections on to a registry and counts the bytes that it answers with."""
+"""Passes connections on to a registry and counts the bytes of its answers: what a pull transfers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes roots of other Debian releases for programs that a benchmark compares with, and enters them."""
+"""Makes root filesystems of other Debian releases, in which a benchmark runs programs to compare with."""
 
 from __future__ import annotations
 

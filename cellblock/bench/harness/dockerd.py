@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a dockerd of its own, for measurements and tests on a machine where Docker is only installed."""
+"""Runs a private dockerd for measurements and tests, on a machine where Docker is only installed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes of the Kubernetes that real_kubernetes.py starts, as machines: a kubelet ends, a machine dies.
+"""Ends and starts nodes of the Kubernetes that real_kubernetes.py runs, as if machines died.
 
-The program `kubernetes` notes each process in DIR/processes, as NAME PID; kubelet-N runs in the mount
+The program `kubernetes` records each process in DIR/processes, as NAME PID; kubelet-N runs in the mount
 namespace of namespace-N. real_kubernetes.py and tests/kubernetes/cluster call these functions.
 """
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a real Kubernetes of two nodes on this machine, for the benchmark and the tests; ends it afterwards.
+"""Starts a real Kubernetes of two nodes on this machine, for the benchmark and the tests, and ends it.
 
-The program `kubernetes` of the folder CELLBLOCK_KUBERNETES, or of shared/kubernetes beside the checkout,
-does: `up DIR NODES`, which prints the path of the KUBECONFIG, leaves kubectl in DIR/bin and names and pids
-of what it started in DIR/processes; and `down DIR`. The nodes are this host: a hostPath is the same on all,
-and HOST is one of its addresses, which pods reach. There can be one on a machine. Where there is none,
-tests/kubernetes/from_source makes one.
+It calls the program `kubernetes` in the folder CELLBLOCK_KUBERNETES, or in shared/kubernetes beside the
+checkout. `up DIR NODES` prints the path of the KUBECONFIG, leaves kubectl in DIR/bin and names and pids of
+what it started in DIR/processes; `down DIR` ends it. The nodes are this host: a hostPath is the same on all,
+and HOST is one of its addresses, which pods reach. Only one can run on a machine.
+tests/kubernetes/from_source makes the program where there is none.
 """
 
 from __future__ import annotations

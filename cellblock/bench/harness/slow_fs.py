@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts a directory through FUSE so that each call is delayed, or counted (`slow_fs.c`)."""
+"""Mounts a directory through FUSE so that each call is delayed, or counted; slow_fs.c has the file system.
+
+It stands for a slow shared volume.
+"""
 
 from __future__ import annotations
 

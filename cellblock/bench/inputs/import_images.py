@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Makes two images to import: `base`, a small distribution, and `big`, one for machine learning.
 
-Files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).
+They have files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).
 Programs and texts shrink to a third. Images for machine learning shrink to six tenths only, because weights
 do not compress: `big` has 31 files of random bytes for them. Both have what container runtimes ask of an
 image: a shell, accounts and mount points. The images are made once and kept below CELLBLOCK_CACHE.

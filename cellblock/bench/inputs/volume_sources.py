@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes what the benchmark of a volume reads: a tree of this machine's own /usr, and images of it."""
+"""Makes what the benchmark of jail volumes reads: a copy of this machine's /usr, and images of it."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds parts of benchmarks: `volume_upgrade.py` is a part of `volume.py`, run by `bench volume`."""
+"""Measures parts of the benchmarks in the folder above: `volume_upgrade.py` is a part of `volume.py`."""

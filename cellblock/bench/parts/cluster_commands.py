@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs build.py, and commands in the containers of the cluster that is measured."""
+"""Runs build.py, podman, and commands in the containers of the cluster that `bench cluster` measures."""
 
 from __future__ import annotations
 

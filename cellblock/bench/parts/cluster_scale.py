@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what Cellblock's commands cost slurmctld as its nodes and jobs grow, by its processor time.
+"""Measures how much processor time of slurmctld Cellblock's commands take, as nodes and jobs grow.
 
-Nodes are declared and not there, and jobs are held: what is measured is the asking, not the scheduling.
+Nodes are only declared and jobs are held: this measures the questions to slurmctld, not its scheduling.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures the import of a container image, beside other ways to make a squashfs or a root of one.
+"""Measures the import of a container image into an image file, beside other programs that make one.
 
-Each import is cold: nothing of it is in enroot's cache. The registry's files are in the page cache for
-all alike.
+Each import is cold: nothing of the image is in enroot's cache. The registry's files are in the page cache for
+all of them.
 """
 
 from __future__ import annotations

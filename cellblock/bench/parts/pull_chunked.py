@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what podman pulls of an image as zstd:chunked, of which it reads the parts that it lacks.
+"""Measures how many bytes podman pulls of an image compressed as zstd:chunked.
 
-podman and skopeo are those of Debian sid, in a root of their own: older ones make or read it in part only.
-The time is that of the pull alone, no container is started.
+Of such an image podman reads only the parts that it lacks. podman and skopeo are those of Debian sid, in a
+root filesystem of their own: older ones support it only in part. The time is that of the pull alone; no
+container is started.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures `jail assemble` of many small files beside `tar -x`: there the processor is the limit.
 
-Each time they are written to a new ext4 in memory. One whose last tree was just removed is slower by half:
-ext4 passes over each inode that was freed a moment ago.
+Each run writes to a new ext4 in memory. An ext4 whose last tree was just removed is slower by half: it passes
+over each inode that was freed a moment ago.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures upgrade and verify of a jail volume, beside `find` and `sha256sum` over the same tree.
 
-All times are wall clock of whole commands, ours with Python's start, warm (each is run before it is timed),
-the best of several runs: other work on the machine only adds to them.
+Times are wall clock of whole commands, including Python's start. Each command runs once untimed. The best of
+several runs counts, because other work on the machine only makes them slower.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what others would use instead: buildah, Docker, podman, Charliecloud and Apptainer."""
+"""Measures the programs that Cellblock is compared with: buildah, Docker, podman, Charliecloud, Apptainer."""

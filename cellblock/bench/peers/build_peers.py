@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds the images that a benchmark compares with: by `buildah build` and `docker build`.
+"""Measures how long `buildah build` and `docker build` take for the images that `bench build` builds.
 
-Each starts without images and without a layer cache, with all debs and lists on this machine's disk: no
-part of what is timed comes over the network. Of the ways in which a person would do it, all are measured
-and the fastest counts.
+Each starts without images and without a layer cache, with all debs and lists on this machine's disk, so the
+network has no part in the time. Of the ways in which a person would do it, all are measured and the fastest
+counts.
 """
 
 from __future__ import annotations

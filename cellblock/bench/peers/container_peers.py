@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Measures starts, imports and memory of containers beside podman, Charliecloud and Apptainer.
+"""Measures starts, imports and memory of containers of podman, Charliecloud and Apptainer.
 
-Each peer is used as its documentation says, Apptainer as an ordinary user, the others as root: Charliecloud
-of Debian 13 and Apptainer of Debian sid in a Debian root of their own, made by mmdebstrap and kept below
-CELLBLOCK_CACHE; podman is this machine's. The registry is on loopback, its files are in the page cache for
-all. What entering such a root takes is measured, and taken off. Rounds go through all of them in turns.
+Each is used as its documentation says: Apptainer as an ordinary user, the others as root. Charliecloud of
+Debian 13 and Apptainer of Debian sid run in root filesystems of their own, made by mmdebstrap and kept below
+CELLBLOCK_CACHE; podman is this machine's. The registry is on loopback, and its files are in the page cache
+for all. The time of entering such a root is measured and subtracted. The runs of all three take turns.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures steps of Slurm in containers: by pyxis, and by srun of podman, Charliecloud and Apptainer.
 
-On a plain Slurm of Debian sid, which has them all: a controller and a node in a root of their own, with our
-packages for its release, and no jail. All is done as an ordinary user: imports to one file for each (podman:
-to its storage), then steps of one task and of 16, interleaved with steps without a container.
+They run on a plain Slurm of Debian sid without a jail: a controller and a node in one root filesystem, with
+Cellblock's packages for that release. An ordinary user imports the image to one file for each (podman: to its
+storage), then runs steps of one task and of 16, in turns with steps without a container.
 """
 
 from __future__ import annotations

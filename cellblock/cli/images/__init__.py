@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets about images: what there is, building, locking, looking into them, publishing."""
+"""The commands about images: list, build, lock, inspect, audit, publish."""

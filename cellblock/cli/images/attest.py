@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py audit`, `sbom` and `attest`."""
+"""`build.py audit | sbom | attest`: checks built images, and writes documents about them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py build`: builds images."""
+"""`build.py build`: reads the options of a build and prints its result; cellblock/build/ builds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py cache`: what builds keep on this machine to be fast."""
+"""`build.py cache`: shows how much disk builds keep, removes the oldest of it, and checks it for damage."""
 
 from __future__ import annotations
 

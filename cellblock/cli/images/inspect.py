@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py diff | graph | report | plan | why`: looking at what is declared and built."""
+"""`build.py diff | graph | report | plan | why`: shows what is declared, built, or would be built."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prints differences, causes and plans: in colour on a terminal (rich), as plain lines elsewhere."""
+"""Prints what `diff`, `why`, `plan` and `verify` found: in colour on a terminal, as plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cellblock.inspect.build_preview import VariantPlan
 from cellblock.inspect.compare import Difference
 from cellblock.inspect.diff import FileChange, ImageDiff, Sign, ValueChange
 from cellblock.inspect.entry_diff import describe
+from cellblock.inspect.planned_layers import VariantPlan
 from cellblock.inspect.why import InputChange
 from cellblock.text.amount import amount_of_bytes
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py packages`: Debian packages and RPMs for machines that have a Slurm."""
+"""`build.py packages`: makes debs and RPMs of the plugins, for machines that have a Slurm already."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py targets`: lists images and variants. In a fresh checkout launcher/first_answers.py does."""
+"""`build.py targets`: lists images and variants.
+
+Before Cellblock is installed, launcher/first_answers.py prints the same list.
+"""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The targets of `build.py jail`."""
+"""The commands of `build.py jail`, about jail volumes."""

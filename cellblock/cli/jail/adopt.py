@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail adopt`: takes a tree that is there already as a jail volume."""
+"""`build.py jail adopt`: makes a jail volume of a tree that is there already."""
 
 from __future__ import annotations
 

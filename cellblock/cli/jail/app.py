@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The application of `build.py jail` alone: loading all targets takes longer than a small upgrade."""
+"""Registers the commands of `build.py jail` alone: loading all commands takes longer than a small upgrade."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail backup|restore`: a jail volume in a restic repository, and back."""
+"""`build.py jail backup | restore`: stores a jail volume in a restic repository, and brings it back."""
 
 from __future__ import annotations
 

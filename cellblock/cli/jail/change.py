@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail upgrade|apply|rollback|history`: change a jail volume, and undo the change."""
+"""`build.py jail upgrade | apply | rollback | history`: changes a jail volume, and undoes the change.
+
+upgrade.py has the part of `jail upgrade` that runs and prints it.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail verify|diff`: compare a jail volume with its image, and list what users changed."""
+"""`build.py jail verify | diff`: compares a jail volume with its image, and lists what users changed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py jail status`: what a volume holds, who has it, and what can be undone and restored."""
+"""`build.py jail status`: prints what a volume holds, who uses it, and what can be undone and restored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs `jail upgrade` and prints its result; reads the plainest form of its command line, too.
+"""Runs `jail upgrade` and prints its plan and result, for change.py and, without options, for __main__.py.
 
-It does without typer, which takes longer to load than an upgrade with nothing to do takes.
+typer takes longer to load than an upgrade with nothing to do. So __main__.py passes the plainest command
+line, `jail upgrade SOURCE VOLUME`, directly to this module.
 """
 
 from __future__ import annotations

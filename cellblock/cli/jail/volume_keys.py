@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of `--json` that `jail assemble` and `jail adopt` share."""
+"""Makes the keys of `--json` that `jail assemble` and `jail adopt` share."""
 
 from __future__ import annotations
 

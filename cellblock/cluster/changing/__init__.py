@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes what runs with the least harm to its jobs."""
+"""Changes a running cluster into what its cluster file says, with the least harm to jobs."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes a cluster that runs into what its file says, with the least harm to its jobs.
+"""Carries out the changes of a running cluster, with the least harm to its jobs; changes.py lists them.
 
 Each step is recorded in the cluster's state when it is done: after an interruption the next `up` goes on.
-Configuration that slurmctld refuses is taken back; nodes whose jobs do not end in time go on as they were.
+Configuration that slurmctld refuses is taken back; nodes whose jobs do not end in time are not changed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what a new cluster file changes of a cluster that runs, and what each change does to its jobs."""
+"""Lists what a new cluster file changes of a running cluster, and what each change does to its jobs.
+
+It only compares, for `cluster diff` and `up`. apply.py carries the changes out.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans a cluster on this machine: its containers, their records, and the files of Slurm."""
+"""Works out a cluster for this machine: its containers, their records, and Slurm's configuration files.
+
+`up` starts or changes the cluster by this plan, and `cluster diff` compares it with what runs.
+"""
 
 from __future__ import annotations
 

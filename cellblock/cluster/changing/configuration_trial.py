@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tries a new configuration on a slurmctld that is thrown away, before anything that runs is touched.
+"""Tries a new configuration on a temporary slurmctld, before anything of the running cluster is touched.
 
-Slurm has no command that checks slurm.conf whole. A slurmctld of the cluster's own image, in another
-network and with an empty state, ends with a message at what it does not take: an unknown key, a value out of
-range, a plugin that is not there.
+Slurm has no command that checks slurm.conf whole. The temporary slurmctld runs in the cluster's own image,
+in another network and with an empty state. It ends with a message at anything that it does not accept: an
+unknown key, a value out of range, a plugin that does not exist.
 """
 
 from __future__ import annotations

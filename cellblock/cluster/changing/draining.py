@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes nodes out of service until their jobs have ended. A drain of an administrator's is never undone."""
+"""Takes nodes out of service until their jobs have ended, and never undoes an administrator's own drain."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Removes nodes from slurmctld's state that the cluster file no longer has.
 
-Nodes that register by themselves are in slurmctld's state. One that the cluster file no longer asks for is
-idle for a slurmctld that starts: jobs go there and hang. Slurm 22.05, which cannot look up its address, takes
-all other nodes for dead as well (seen after four minutes).
+Nodes that register by themselves stay in slurmctld's state. After a restart slurmctld takes such a node for
+idle, even if the cluster file no longer has it: jobs go there and hang. Slurm 22.05, which cannot look up its
+address, takes all other nodes for dead as well (seen after four minutes).
 """
 
 from __future__ import annotations

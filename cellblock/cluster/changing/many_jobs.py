@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs Slurm's commands on many jobs, and expands many lists of nodes, with few executions in a container.
+"""Runs scontrol on many jobs, and expands many lists of nodes, in one execution in a container.
 
-The engine takes ten times as long to execute something as scontrol takes for a job.
+podman and Docker take ten times as long to execute something as scontrol takes for a job.
 """
 
 from __future__ import annotations

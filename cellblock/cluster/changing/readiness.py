@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits until a cluster takes jobs, with a bound, and says what it still lacks."""
+"""Waits until a cluster's services answer and its nodes take jobs, or says what is missing.
+
+Starting, changing, upgrading and restoring a cluster end with it.
+"""
 
 from __future__ import annotations
 

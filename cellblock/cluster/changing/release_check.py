@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Refuses a release of Slurm that cannot read a cluster's data, or changes during their conversion."""
+"""Refuses to start a release of Slurm that cannot read the cluster's data.
+
+It also refuses changes while slurmdbd converts the accounting's database to a newer release.
+"""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeps jobs that ask for a node by its name, while slurmctld forgets the node and registers it again.
+"""Keeps queued jobs that ask for a node by its name, while slurmctld forgets the node and registers it again.
 
-Slurm ends them when it forgets the node (seen in 24.11: NODE_FAIL). So they are held, without the name, until
-the node is back. They are recorded on disk first, so that after an interruption the next `up`
-gives them back.
+Slurm ends such jobs when it forgets the node (seen in 24.11: NODE_FAIL). So the jobs are held without the
+name until the node is back. They are recorded on disk first, so that after an interruption the next `up`
+releases them with the name.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Renders the templates of deploy/slurm, writes what comes out into a cluster's folder, and reads it again.
+"""Renders the templates of deploy/slurm, writes the results into a cluster's folder, and reads them again.
 
-That is slurm.conf and the other files of Slurm, the mount plans of nodes (jail.fstab), and health.conf.
-There is a folder for each mount: config/slurm is /etc/slurm of controller and login (slurmctld hands its
-.conf files to the workers); config/worker, config/login and config/accounting are /etc/cellblock there.
+These are slurm.conf and other files of Slurm, the mount plans of nodes (jail.fstab), and health.conf. Each
+mount has a folder: config/slurm is /etc/slurm of controller and login node (slurmctld hands its .conf files
+to the workers); config/worker, config/login and config/accounting are /etc/cellblock there.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Works out the settings of health checks, for slurm.conf and node-health's own file (docs/health.md)."""
+"""Works out the settings of health checks for slurm.conf and for health.conf (docs/health.md).
+
+definition/health_part.py reads them from the cluster file.
+"""
 
 from __future__ import annotations
 

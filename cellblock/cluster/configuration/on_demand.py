@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes on demand as slurm.conf has them: State=CLOUD, and how long they idle, start and end."""
+"""Works out slurm.conf's settings of nodes on demand: State=CLOUD, and how long they idle, start and end.
+
+Nodes on demand are made when jobs wait for them (docs/kubernetes.md).
+"""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The secrets of a cluster, made when the cluster is made: no image carries one.
+"""Makes the secrets of a cluster when the cluster is made: no image carries one.
 
-Each can be replaced. Some are in several files, which differ for a moment while they are replaced: a record
+`cluster rotate` can replace each. Some are in several files, which differ for a moment meanwhile: a record
 says so (cellblock.cluster.facts.rotation_record).
 
     secrets/munge/munge.key                     what workers see
     secrets/controller/{munge.key,jwt_hs256.key}           what slurmctld sees
     secrets/login/{munge.key,ssh_host_*,authorized_keys}   what the login node sees
     secrets/accounting/{munge.key,jwt_hs256.key,database-password}   what slurmdbd sees
-    secrets/slurm/slurm.jwks                    with auth/slurm, as all others: in place of munge.key
+    secrets/slurm/slurm.jwks                    with auth/slurm, for all of them in place of munge.key
     secrets/database/database-password                     what the database sees
     secrets/ssh/id_ed25519                      the key that opens a session on the login node
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a release of Slurm, as distributions package it, has and has not."""
+"""Says which features a release of Slurm has, as distributions package it.
+
+The templates of slurm.conf ask it, and so does code that depends on a feature.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of auth/slurm: slurm.jwks, a set of JSON web keys (RFC 7517, 5), of Slurm 24.05 and later.
+"""Makes, reads and writes the keys of auth/slurm in slurm.jwks, a set of JSON web keys (RFC 7517, 5).
 
-Slurm signs by the key whose `use` is "default", and takes what any of them has signed: so a set of two is how
-a key is replaced while daemons run.
+Slurm's daemons sign their messages by them, from Slurm 24.05 on: by the key whose `use` is "default". They
+take what any key of the set has signed, so a set of two serves to replace a key. rotating/slurm_auth_key.py
+does that step by step.
 """
 
 from __future__ import annotations

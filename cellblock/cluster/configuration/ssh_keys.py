@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The login node's host keys, their fingerprint, and the key that opens a session there."""
+"""Makes SSH keys by ssh-keygen: the login node's host keys, and the key that opens a session there.
+
+It also reads the fingerprint of a host key, which `up` prints.
+"""
 
 from __future__ import annotations
 

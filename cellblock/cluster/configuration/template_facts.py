@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the templates of deploy/slurm see as `cluster`: a cluster file, worked out for one machine's hardware.
+"""Works out the values that the templates of deploy/slurm see as `cluster`, from a cluster file.
 
-`config_files.py` renders the templates with it.
+They also depend on the machine's processors and memory. config_files.py renders the templates with them.
 """
 
 from __future__ import annotations

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and checks the cluster file; its types say what a cluster is made of, to all folders beside it."""
+"""Reads and checks the cluster file; the other folders use its types to say what a cluster is made of."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sizes and times as cluster files say them: 8Gi, 7d."""
+"""Reads sizes and times of cluster files, such as 8Gi and 7d, as MiB, seconds and Slurm's own times."""
 
 from __future__ import annotations
 

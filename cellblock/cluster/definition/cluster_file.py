@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster file: what a site says of its cluster, as typed models (docs/cluster-file.md).
+"""Defines and reads the cluster file, in which a site describes its cluster (docs/cluster-file.md).
 
     name: cellblock
     variant: debian13
@@ -11,8 +11,8 @@
     partitions: [{name: main, default: true}]
     slurm: {extra: {slurm.conf: "MaxArraySize=5000"}}
 
-What ends in a file of Slurm's is checked against what Slurm takes there: a value that brought a line of its
-own would be configuration that nobody wrote.
+A value that ends in a file of Slurm's may contain only what Slurm takes there. A line break, for example,
+would add a line of configuration, so it is refused. model.py has the types for a cluster that runs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The accounting's database on a server of the site's: its address, user, password and certificates."""
+"""Describes the accounting's database on a site's own server: address, user, password and certificates.
+
+It is the part `accounting.external` of the cluster file. Password and certificates are in files of the site,
+which this module reads.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster file's part about the health of nodes (docs/health.md)."""
+"""Defines the part `health` of the cluster file, about the health of nodes (docs/health.md)."""
 
 from __future__ import annotations
 

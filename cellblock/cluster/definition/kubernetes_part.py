@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The part `kubernetes` of a cluster file: what a cluster on Kubernetes has besides (docs/kubernetes.md)."""
+"""Defines the part `kubernetes` of the cluster file, read only where the cluster is on Kubernetes.
+
+docs/kubernetes.md describes its keys. kubernetes_value_types.py has the types of its single values.
+"""
 
 from __future__ import annotations
 

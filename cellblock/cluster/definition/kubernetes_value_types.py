@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of single values that end in objects of Kubernetes: names, labels, images, tolerations."""
+"""Checks single values that end in objects of Kubernetes: names, labels, images, tolerations.
+
+kubernetes_part.py uses these types. Those of the other parts of a cluster file are in value_types.py.
+"""
 
 from __future__ import annotations
 

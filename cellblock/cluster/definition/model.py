@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The desired state of a cluster, and the state in which it was found, as data."""
+"""Defines a cluster to run on this machine, and the status in which its containers and nodes were found.
+
+A ClusterSpec is a cluster file (cluster_file.py) with what the file leaves open: variant, images, volume.
+"""
 
 from __future__ import annotations
 

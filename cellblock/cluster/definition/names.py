@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the names of clusters, writes them as options, and names the hosts of slurmctld."""
+"""Checks the names of clusters, writes them as the option --name, and has the host names of slurmctld."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node set of the cluster file."""
+"""Defines a node set of the cluster file: how many nodes of one kind, with what resources."""
 
 from __future__ import annotations
 

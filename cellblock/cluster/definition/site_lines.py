@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lines of a site's own in Slurm's files: checked, and put beside or in place of Cellblock's.
+"""Checks the lines that a site adds to Slurm's files, and puts them beside or in place of Cellblock's.
 
-A file of Slurm's is lines of KEY=VALUE; `#` begins a comment, and a backslash at the end joins the next line
-(slurm.conf(5)). What Cellblock sets because its parts depend on it a site cannot set; everything else it can.
+A file of Slurm's has lines of KEY=VALUE; `#` begins a comment, and a backslash at the end joins the next line
+(slurm.conf(5)). A site cannot set what Cellblock's parts depend on; it can set everything else.
 """
 
 from __future__ import annotations

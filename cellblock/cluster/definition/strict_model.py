@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The base of all models of the cluster file."""
+"""Defines the base class of all models of the cluster file: it refuses unknown keys and wrong types."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The types of single values in a cluster file: names, words of Slurm's files, sizes, times."""
+"""Checks single values of the cluster file: names, words of Slurm's files, sizes, times.
+
+Types for objects of Kubernetes are in kubernetes_value_types.py.
+"""
 
 from __future__ import annotations
 

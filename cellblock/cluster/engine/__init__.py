@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The containers of a cluster, and podman or docker that runs them."""
+"""Makes and runs the containers of a cluster, by podman or Docker."""

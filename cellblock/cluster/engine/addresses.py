@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Addresses of a cluster's containers in its network, and which of them a container has in its /etc/hosts.
+"""Chooses addresses for a cluster's containers, and the lines of each container's /etc/hosts.
 
-The engine knows no name of a container that ended. Slurm asks ten times, a second apart, for a name that is
-unknown: a slurmctld that started without slurmdbd's container took its first job after 35 to 60 s.
+The name server of podman and Docker does not know a container that ended. Slurm asks ten times, a second
+apart, for an unknown name: a slurmctld that started without slurmdbd's container took its first job after 35
+to 60 s.
 """
 
 from __future__ import annotations

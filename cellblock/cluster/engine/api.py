@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the Docker API: podman's, started for the purpose, or Docker's.
+"""Connects to the Docker API: of Docker, or of podman, which is started for the purpose.
 
 podman shares buildah's storage, so that images need no copy. Its service is Cellblock's own: a
 socket below /run/cellblock, a containers.conf that fits this machine, and an end after a minute

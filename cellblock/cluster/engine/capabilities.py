@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Linux capabilities that each container of the cluster keeps: all others are dropped.
+"""Lists the Linux capabilities that each container of the cluster keeps; all others are dropped.
 
 Found by trial, one capability at a time: docs/decisions/cluster-capabilities.md has the evidence.
 """

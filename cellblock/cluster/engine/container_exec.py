@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a command in a container, and gets all that it prints."""
+"""Runs a command in a container through the Docker API, and returns its exit status and output.
+
+It takes any container by name. containers.py finds those of a cluster, and shell.py starts podman or docker.
+"""
 
 from __future__ import annotations
 

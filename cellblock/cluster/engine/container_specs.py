@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what each container of a cluster is to be: image, environment, mounts, rights, ports.
+"""Decides what each container of a cluster is to be: image, environment, mounts, rights, ports.
 
 Nothing is started here. `cellblock.cluster.engine.containers` creates containers from these specifications,
 and `cellblock.cluster.changing.changes` compares them with those of the cluster that runs.

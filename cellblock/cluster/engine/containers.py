@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates, finds and removes the containers of a cluster, executes in them, and gives them addresses."""
+"""Creates, finds, starts, stops and removes the containers of a cluster, and executes commands in them.
+
+container_specs.py decides what each container is to be.
+"""
 
 from __future__ import annotations
 

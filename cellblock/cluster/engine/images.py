@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies the cluster's images to Docker, whose storage is not buildah's."""
+"""Finds the ids of the cluster's images, and copies the images to Docker's own storage.
+
+Built images are in the storage of podman and buildah, which Docker does not read.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ends name servers of podman's networks that are gone: each holds an address of a new network's."""
+"""Ends name servers that podman left running for networks that no longer exist.
+
+Such a process holds an address that the next network needs.
+"""
 
 from __future__ import annotations
 

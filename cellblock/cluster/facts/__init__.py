@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known: of this machine, and of the clusters that it has."""
+"""Looks up what this machine has for containers, and keeps records of its clusters on disk."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers a rotation of a cluster's secrets until it is over: rotation.json in the cluster's folder.
+"""Records a rotation of a cluster's secrets until it is over: rotation.json in the cluster's folder.
 
-It is written before a secret is changed, so that after an interruption at any moment it says what is left
-to do. It holds no secret.
+A rotation replaces secrets. The record is written before a secret is changed, so that after an interruption
+at any moment it says what is left to do. It holds no secret.
 """
 
 from __future__ import annotations

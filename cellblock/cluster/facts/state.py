@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers a cluster on this machine: paths.state()/clusters/NAME.
+"""Records a cluster on this machine, in the folder paths.state()/clusters/NAME.
 
     state.json       written last, by rename, when the cluster runs; removed first by `stop`
     config/          rendered configuration, mounted read-only into the containers
@@ -8,10 +8,10 @@
     accounts/        with a REST API, the checked copy of the jail's accounts
     database/        MariaDB's, when the accounting's database is embedded
     archive/         records that slurmdbd has taken out of the database, and dumps from before conversions
-    before-*.tar     backups that upgrades, ways back and restores have made
-    database-of-*    a database that a way back has put aside
-    rotation.json    how far a rotation of secrets is, while it is not over
-    upgrade.json     how far an upgrade to a newer Slurm is, and what the way back needs
+    before-*.tar     backups made before an upgrade, a downgrade or a restore
+    database-of-*    a newer database that a downgrade has put aside
+    rotation.json    how far a rotation of secrets is, while it is unfinished
+    upgrade.json     how far an upgrade to a newer Slurm is, and what a downgrade needs
 
 The lock of `up`, paths.state()/locks/NAME.up, stays when the cluster goes: another `up` may wait for it.
 A crash between making a container and writing state.json leaves containers without a state: `start`

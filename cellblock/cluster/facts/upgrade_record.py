@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers an upgrade of a cluster's Slurm: upgrade.json in the cluster's folder.
+"""Records an upgrade of a cluster's Slurm: upgrade.json in the cluster's folder.
 
-It is written before anything is changed, and kept when the upgrade is over: the way back needs it. `up` and
-`down` read it and refuse while an upgrade is not over: they know nothing of daemons of two releases.
+It is written before anything is changed, and kept afterwards, because going back to the old release needs it.
+`up` and `down` refuse to work while an upgrade is unfinished: they cannot deal with daemons of two releases.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`build.py cluster rotate`: new secrets for a cluster that runs, in place of those that may have leaked.
+"""Plans and runs `build.py cluster rotate`: which secrets of a cluster are replaced, and in what order.
 
-Before a secret is changed, the cluster's folder says so (cellblock.cluster.facts.rotation_record). After
-an interruption, kill -9 included, the same command finishes the rotation, and so does `up`.
+Before a secret is changed, a record in the cluster's folder says so (facts/rotation_record.py). After an
+interruption, kill -9 included, the same command finishes the rotation, and so does `up`. steps.py replaces
+each secret, and slurm_auth_key.py the key of auth/slurm.
 """
 
 from __future__ import annotations

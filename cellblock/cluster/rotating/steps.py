@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces each secret of a cluster, and hands the new one to the daemons that use it.
+"""Replaces each kind of secret of a running cluster, one method for each; rotation.py calls them.
 
-Each step can be repeated from its beginning, whatever was done of it before: containers that ended meanwhile
-are started. A container that was removed is passed over; `up` makes it, with the new secrets.
+The key of auth/slurm needs several steps: slurm_auth_key.py has them. Each step can be repeated from its
+beginning: containers that ended meanwhile are started. A container that was removed is skipped; `up` makes
+it again, with the new secrets.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from cellblock.cluster.definition.names import CONTROLLERS, name_option
 from cellblock.cluster.engine import containers
 from cellblock.cluster.facts import rotation_record, state
 from cellblock.cluster.facts.rotation_record import RotationRecord
-from cellblock.cluster.rotating.auth_key import AuthKeyRotation
+from cellblock.cluster.rotating.slurm_auth_key import AuthKeyRotation
 from cellblock.errors import CellblockError
 from cellblock.events import Events
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrades a cluster that runs to a newer release of Slurm, and takes it back."""
+"""Upgrades a running cluster to a newer release of Slurm, and goes back to the old one if asked."""

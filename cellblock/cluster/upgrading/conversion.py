@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a newer slurmdbd what it would do to the database of a cluster that runs, which goes on meanwhile."""
+"""Asks the new slurmdbd, before an upgrade, what it would do to the accounting's database (`slurmdbd -u`).
+
+The cluster goes on running meanwhile, and the database is not changed.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes a cluster back to the release of before its last upgrade, from the backup that this began with.
+"""Takes a cluster back to the release before its last upgrade, from the backup made when that began.
 
-No release of Slurm reads what a newer one wrote: state and database are those of the backup again, and what
-jobs did since is in a second backup alone. The newer database stays beside the cluster's, by another name.
+No release of Slurm reads what a newer one wrote. So state and database become those of the backup again, and
+what jobs did since is only in a second backup. The newer database is kept under another name.
 """
 
 from __future__ import annotations

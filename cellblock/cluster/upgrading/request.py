@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `cluster upgrade` was asked for, and what of it can be done at all."""
+"""Decides what `cluster upgrade` is to do, and refuses what cannot be upgraded or has nothing to upgrade.
+
+upgrade.py carries it out.
+"""
 
 from __future__ import annotations
 

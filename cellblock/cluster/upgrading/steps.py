@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The steps of an upgrade, each of which finds out by itself what is left to do of it.
+"""Carries out the steps of an upgrade; each finds out by itself what is left to do of it.
 
-A container that runs the new image is never touched again: slurmdbd may be converting the database in it.
+upgrade.py calls them in order. A container that already runs the new image is never touched again: slurmdbd
+may be converting the database in it.
 """
 
 from __future__ import annotations

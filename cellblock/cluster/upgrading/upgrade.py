@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Upgrades a cluster that runs to a newer release of Slurm.
+"""Upgrades a running cluster to a newer release of Slurm (`build.py cluster upgrade`).
 
 In Slurm's order (Upgrade Guide, https://slurm.schedmd.com/upgrades.html, "Upgrade Procedure"): backups,
 slurmdbd, slurmctld, slurmd, commands. Jobs run on until the nodes' turn. Why nodes, jail and login node go

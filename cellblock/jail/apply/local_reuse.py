@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies content that an upgrade needs from files of the jail instead of reading it from the source again.
 
-This serves content that the new image has under another name than the volume's image.
+This serves files that the new image only renames: the jail has their content under the old name.
 """
 
 from __future__ import annotations

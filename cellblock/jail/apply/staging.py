@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Creates every new file of a plan in a staging folder, with its content, owner, mode and times.
+"""Creates every new file of an upgrade plan in a staging folder, with its content, owner, mode and times.
 
 This happens before the tree is touched; afterwards an upgrade only renames. A full disk, or an attribute
 that the filesystem does not hold, therefore fails while nothing has changed yet.

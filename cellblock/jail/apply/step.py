@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out one action of a plan on a tree that users can change at the same time.
+"""Carries out one action of an upgrade plan on a tree that users can change at the same time.
 
 The file of the action is opened once (`handle`), checked against the plan, and then linked, compared and
 changed through that descriptor. A name is used only to rename a file. After a rename the moved file is

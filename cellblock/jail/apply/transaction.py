@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Carries out a plan so that after a crash at any moment the same steps finish it.
+"""Carries out an upgrade plan so that after a crash at any moment the same steps finish it.
 
     .cellblock/preparing-PID-RANDOM/   everything is made here first; a crash loses only this
     .cellblock/transaction/            the same folder, renamed: from here on it is carried out to the end
@@ -10,7 +10,8 @@ action N replaced or removed), `next/` and `old/` (the volume's records after an
 files of users that could not be moved back to their place (`step`).
 
 Each action can be repeated: the tree, new/ and kept/ show whether it was done. No action overwrites a file
-that the plan did not expect: a file that users changed after the plan was made stays.
+that the plan did not expect: a file that users changed after the plan was made stays. transaction_runner.py
+locks the volume and stages the files before this.
 """
 
 from __future__ import annotations

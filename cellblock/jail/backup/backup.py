@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores a volume in a restic repository while jobs run on it.
+"""Stores a volume in a restic repository while jobs run on it (`jail backup`).
 
 A snapshot has `root/`; of `.cellblock` the state, manifest, databases and history, so that the restored
-volume can be upgraded and rolled back; and a list of the tree (`listing`). It has no lock and nothing of
-unfinished writers. The writer lock is held meanwhile, so no upgrade runs. Jobs do run, so files may be of
+volume can be upgraded and rolled back; and a list of the tree (`listing`). Locks and folders of unfinished
+writers are left out. The writer's lock is held meanwhile, so no upgrade runs. Jobs do run, so files may be of
 different moments. A killed run leaves no snapshot; the same command reuses what it had stored.
 """
 

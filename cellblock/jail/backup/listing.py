@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The list of a tree at the beginning of a backup, stored in the snapshot as `tree.zst`.
+"""Writes and reads the list of a tree at the beginning of a backup, stored in the snapshot as `tree.zst`.
 
 restic 0.14 keeps owners, modes, times, attributes, devices and hard links of regular files. It loses three
 things (all were tried): holes of sparse files become zeros on the disk; hard links of symbolic links and

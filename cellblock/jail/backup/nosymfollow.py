@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a program in a directory in which symbolic links are never followed.
+"""Runs restic, or another program, in a directory in which symbolic links are never followed.
 
     nosymfollow.py DIRECTORY PROGRAM ARGUMENT...
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restores one path of a jail from a backup: a deleted file, or a home directory."""
+"""Restores one path of a jail, such as a deleted file or a home directory (`jail restore --path`).
+
+The volume stays in use meanwhile. restore.py restores whole volumes.
+"""
 
 from __future__ import annotations
 

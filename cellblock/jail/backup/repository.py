@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The location of a restic repository, and where its password is read from.
+"""Says where a restic repository is, and where restic reads its password from.
 
-Neither stands on a command line: a location can contain a login (`rest:https://user:word@host/`), and every
-user of a machine can read the arguments of all programs.
+Both are passed in the environment and not on a command line: a location can contain a login
+(`rest:https://user:word@host/`), and every user of a machine can read the arguments of all programs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Restores a volume from a restic repository: all of it, or one path.
+"""Restores a whole volume from a restic repository (`jail restore`); one_path.py restores a single path.
 
 The snapshot is restored into a staging folder on the volume, compared with the list of its backup and
 repaired (`reconcile`), and only then put in place (`restore_commit`). A kill before that leaves the volume

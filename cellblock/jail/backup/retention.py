@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Has restic forget the old snapshots of one volume, and remove what only they held; those of others stay."""
+"""Removes old snapshots of one volume from its restic repository, by how many are to be kept.
+
+`jail backup` calls it when it is given options such as --keep-daily. Snapshots of other volumes stay.
+"""
 
 from __future__ import annotations
 

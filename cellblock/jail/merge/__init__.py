@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three-way merge of an upgrade or rollback: of files, packages and records. Its result is a plan."""
+"""Merges the old image, the new image and the users' tree into the plan of an upgrade or rollback."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One action of a plan: the change of one path."""
+"""Defines the action of an upgrade plan: the change of one path, with what is there before and after it."""
 
 from __future__ import annotations
 

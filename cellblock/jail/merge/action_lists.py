@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of a plan's actions: in memory while they are few, in a temporary file when they are many."""
+"""Holds the actions of an upgrade plan in memory, or in a temporary file when there are many.
+
+It also sorts them and finds them by path. change_plan.py writes the whole plan to a file to keep.
+"""
 
 from __future__ import annotations
 

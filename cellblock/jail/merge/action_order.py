@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order in which an upgrade replaces files under running programs.
+"""Decides the order in which an upgrade replaces files under running programs.
 
 An upgrade replaces libraries before the programs that need them, and removes what nobody needs last. A
 downgrade replaces programs first: an old program runs with a new library, but not the other way round. The

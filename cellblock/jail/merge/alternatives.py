@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges groups of update-alternatives(1) of which the new image has no choice any more.
+"""Keeps users' choices in groups of update-alternatives(1) that the new image no longer has.
 
 A group is one file in /var/lib/dpkg/alternatives: the mode, the link, a name and a link for each slave, an
 empty line; for each choice its path, its priority and a path for each slave (empty where it has none); an

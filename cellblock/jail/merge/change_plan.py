@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A plan: every change that an upgrade or rollback would make to a tree, as data and as a file."""
+"""Defines the upgrade plan, with every change of an upgrade or rollback, and reads and writes it as a file.
+
+planner.py makes the plan.
+"""
 
 from __future__ import annotations
 

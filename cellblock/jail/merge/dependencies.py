@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks whether packages fit together: Depends, Pre-Depends, Breaks, Conflicts (deb-control(5))."""
+"""Checks whether packages fit together: Depends, Pre-Depends, Breaks, Conflicts (deb-control(5)).
+
+package_choice.py asks this before it combines packages of the image with packages of the users.
+"""
 
 from __future__ import annotations
 

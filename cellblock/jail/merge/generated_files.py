@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names files that every system generates anew; a merge keeps the tree's, and no difference is reported."""
+"""Recognises files that every system generates for itself, such as logs, caches and /etc/ld.so.cache.
+
+A merge keeps the tree's own, and `jail diff` reports no difference in them.
+"""
 
 from __future__ import annotations
 

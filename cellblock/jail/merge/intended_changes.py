@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Recognises changes of the image's files that somebody must have intended: an owner, a mode, a removal.
 
-No fault of a disk makes such a change, so a repair leaves it unless it is asked to undo it. Changed content
-is different: a failing disk changes that too.
+comparison.py asks, to tell damage from them. No fault of a disk makes such a change, so a repair leaves it
+unless it is asked to undo it. Changed content is different: a failing disk changes that, too.
 """
 
 from __future__ import annotations

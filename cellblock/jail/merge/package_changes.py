@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists what a merge does to packages: for people, and to stop an upgrade that replaces the C library."""
+"""Lists what a merge does to packages, for the plan that `jail upgrade` prints.
+
+It also tells when the C library changes, for which an upgrade asks for an option.
+"""
 
 from __future__ import annotations
 

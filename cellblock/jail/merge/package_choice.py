@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Chooses the version of each package in the merged tree: the image's, the users', or none.
 
-A package is one unit: its files and its records in dpkg's database come from the same side.
+A package is one unit: its files and its records in dpkg's database come from the same side. three_way.py
+merges files that belong to no package, and configuration.
 """
 
 from __future__ import annotations

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds which package owns a path, where users installed, removed or upgraded packages of their own."""
+"""Finds which package owns a path, where users installed, removed or upgraded packages of their own.
+
+planner.py asks, because package_choice.py decides for whole packages and a merge goes file by file.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans an upgrade or rollback: which files follow the image, and which stay as users have them."""
+"""Makes the upgrade plan of an upgrade or rollback: which files follow the image, and which stay the users'.
+
+It goes through all paths and asks the other modules of this folder about each.
+"""
 
 from __future__ import annotations
 

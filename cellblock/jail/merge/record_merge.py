@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Merges dpkg's databases, and other files that list records, three ways: by line, by entry, by stanza.
+"""Merges files that list records (dpkg's databases, passwd and the like) line by line or entry by entry.
 
 Each merge takes the old image's content, the new image's and the tree's. A record that users changed stays
 theirs; others follow the image. The order is the tree's; new records come at the end.

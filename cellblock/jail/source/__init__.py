@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sources of a jail's files: images, OCI layouts, registries, tars and directories."""
+"""Reads the sources of a jail's files: images, OCI layouts, registries, tars and directories."""

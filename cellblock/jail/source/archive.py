@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a jail from an OCI layout in a tar (`oci-archive:FILE`), which is read in place and not unpacked."""
+"""Reads an OCI layout in a tar (`oci-archive:FILE`) without unpacking it, as a source of find.py."""
 
 from __future__ import annotations
 

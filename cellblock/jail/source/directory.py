@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a jail from a directory that holds a root filesystem."""
+"""Reads a directory that holds a root filesystem, as a source of find.py."""
 
 from __future__ import annotations
 

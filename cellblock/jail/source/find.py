@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the source that a user named: an image, an OCI layout, a tar, or a directory.
+"""Finds the source that a user named, and gives the class that reads it.
 
     jail, localhost/cellblock/jail:debian13    an image that this checkout built
     localhost/IMAGE:TAG, containers-storage:IMAGE    an image in the storage of podman and buildah

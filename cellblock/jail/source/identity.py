@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Identifies the image or tree that a jail was filled from, so that a later command can tell a change."""
+"""Identifies the image or tree that a jail was filled from, so that a later command can tell a change.
+
+It also has the interface that every kind of source implements.
+"""
 
 from __future__ import annotations
 

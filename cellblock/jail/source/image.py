@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a jail from an image in the storage of podman and buildah on this machine."""
+"""Reads an image in the storage of podman and buildah on this machine, as a source of find.py."""
 
 from __future__ import annotations
 

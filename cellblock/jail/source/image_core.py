@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's access to the C code in native/layers, which writes an image's layers, or a directory, as a tree.
+"""Gives Python the C code in native/layers, which writes an image's layers, or a directory, as a tree.
 
-This module turns its structs into typed values and its error struct into `ImageError`.
+This module turns C's structs into typed values and its error struct into `ImageError`.
 """
 
 from __future__ import annotations

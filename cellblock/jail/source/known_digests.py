@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The digests of a manifest's files, which tell the C code what content the volume has already.
+"""Tells the C code the digests of a manifest's files, so that it knows what content the volume has already.
 
-They lie in an unnamed file, of which each question reads a few hundred bytes: in memory, those of five
-million files would take 40 MB.
+They lie in an unnamed temporary file, of which each lookup reads a few hundred bytes. In memory the digests
+of five million files would take 40 MB.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a jail from an OCI layout in a directory: `oci:DIR[:TAG]`."""
+"""Reads an image of an OCI layout in a directory (`oci:DIR[:TAG]`), as a source of find.py."""
 
 from __future__ import annotations
 

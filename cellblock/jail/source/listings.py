@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists of the entries of each layer, kept on the volume, so that an upgrade reads only new layers.
+"""Keeps a list of each layer's entries on the volume, so that an upgrade reads only new layers.
 
     VOLUME/.cellblock/layers/DIGEST     the entries of the layer with this SHA-256, with their files' digests
 

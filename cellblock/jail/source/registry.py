@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a jail from an image in a registry: layers go from the connection into the tree, never stored."""
+"""Reads an image in a registry, as a source of find.py: layers go into the tree and are never stored."""
 
 from __future__ import annotations
 

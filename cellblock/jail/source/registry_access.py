@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How to reach registries (http or https, which authorities), in environment variables.
+"""Passes on how to reach registries (http or https, which authorities), in environment variables.
 
-The options of a command set them, so that whatever in this process opens a source finds them: a volume
+The options of a command set them, so that whatever opens a source in this process finds them. A volume
 remembers its source, and a later verify or upgrade asks that registry again.
 """
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an image or a folder once: its manifest with all digests, the databases of dpkg and of accounts.
+"""Reads a whole source once: lists its files with digests, and takes out the databases of dpkg and accounts.
 
-The C code (`image_core`) merges layers and hashes in threads. While it reads, it stores new content by
-digest, so that an upgrade need not read the source again. A layer with a listing (`listings`) is not read
-at all.
+Upgrades and `jail verify` use it. The C code (`image_core`) merges layers and hashes in threads. While it
+reads, it stores new content by digest, so that an upgrade need not read the source again. A layer with a
+listing (`listings`) is not read at all.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A temporary folder off the volume for reading a source; the next run cleans up after a killed one.
+"""Makes a temporary folder off the volume for reading a source; the next run cleans up after a killed one.
 
 podman counts the mounts of an image, and a mount stays when its process is killed. So the name of the
 mounted image is written into a folder: a writer uses its staging folder on the volume, which the next

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads an image that this checkout built, from its local store, for `jail assemble` and `jail upgrade`."""
+"""Reads an image that this checkout built, from its local store, as a source of find.py."""
 
 from __future__ import annotations
 

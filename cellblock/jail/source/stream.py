@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a source, as descriptors for the C code: of a file, or of a pipe that a thread fills.
+"""Passes the bytes of a source to the C code as descriptors: of a file, or of a pipe that a thread fills.
 
 Nothing is stored on the way: layers from a registry go through a pipe of 64 KiB.
 """

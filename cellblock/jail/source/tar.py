@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fills a jail from a tar file of a root filesystem, compressed or not."""
+"""Reads a tar file of a root filesystem, compressed or not, as a source of find.py."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""File trees: entries, the manifest that records a tree, and safe reading of a tree that users change."""
+"""Reads and compares file trees: entries, the manifest of a tree, and safe access while users change it."""

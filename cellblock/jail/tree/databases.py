@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The system databases of a tree: dpkg's, apt's and debconf's records, alternatives, and accounts.
+"""Reads the system databases of a tree: dpkg's, apt's and debconf's records, alternatives, and accounts.
 
 A merge reads and merges their content. The image's own copies are kept on the volume
 (`.cellblock/controls`), because users' changes overwrite them in the tree.

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Computes the SHA-256 of many small files of a tree, several at once where the processor can."""
+"""Computes the SHA-256 of many small files of a tree, several at once where the processor can.
+
+merge/planner.py hashes with it the files of the tree that users may have changed.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A volume's dpkg database: which packages are installed, which files are theirs (dpkg(1))."""
+"""Answers which packages a tree has installed, and which files are theirs, from dpkg's database (dpkg(1)).
+
+databases.py reads the files of that database.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks a directory that nobody changes meanwhile, as sorted entries."""
+"""Walks a source directory that nobody changes meanwhile, and gives its entries in sorted order.
+
+walk.py walks a jail's tree, which users change.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One entry of a file tree: everything that the jail preserves of a file, except its content."""
+"""Defines one entry of a file tree: everything that the jail preserves of a file, except its content."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A file of a jail's tree held by a descriptor, so that what was checked is what is then used.
+"""Holds a file of a jail's tree by a descriptor, so that what was checked is what is then used.
 
 A name can lead to another file at each call, because users can rearrange the tree. So a file is opened
 once, with O_PATH and O_NOFOLLOW: that waits for no FIFO, has no effect on a device and follows no link, and

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the files of a tree's packages, and tells by dpkg's sums which are as their package brought them.
+"""Reads the files of a tree's packages for `jail adopt`, and tells which still have dpkg's checksums.
 
 It is for a tree that no image made. Users may write in it meanwhile: each file is looked at by one
 descriptor, and no symbolic link is followed (`access`).

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads and writes manifests. A manifest lists a tree as Cellblock wrote it. Format, version 1:
+"""Reads and writes manifests; a manifest lists a tree as Cellblock wrote it, in this format, version 1.
 
     cellblock-manifest 1
     d 755 0 0 0 1700000000000000000 - - .

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares two manifests in one pass.
+"""Compares two manifests in one pass, for upgrades, rollbacks and `jail verify`.
 
 Equal lines are compared as bytes and not parsed, so millions of unchanged files cost almost no time or
 memory.

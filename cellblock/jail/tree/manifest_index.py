@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Looks up single lines of a manifest by binary search, without reading all of it."""
+"""Looks up single lines of a manifest by binary search, without reading all of it.
+
+manifest_diff.py reads two manifests whole.
+"""
 
 from __future__ import annotations
 

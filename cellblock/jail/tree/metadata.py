@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Sets the metadata of a file to that of an entry, through a descriptor."""
+"""Sets owner, mode, times and attributes of a file to those of an entry, through a descriptor."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Removes a folder of Cellblock's own that may hold files of users.
+"""Removes a folder that Cellblock made but that may hold files of users, however deep.
 
 shutil.rmtree calls itself for each level and raises RecursionError at a thousand levels, which users can
 make in a moment. Here a directory that is not empty is first renamed to the top, so that none is ever deep.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""renameat2(2): exchanges two names at once, or renames without replacing, where the filesystem can."""
+"""Calls renameat2(2): exchanges two names at once, or renames without replacing, where the filesystem can."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A mapping from paths to values that moves to a temporary file when it grows large."""
+"""Maps paths to values, in memory while they are few and in a temporary file when they are many."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares a manifest with a tree on disk, in threads and bounded memory (C, `_volume_scan`)."""
+"""Compares a manifest with a tree on disk, in threads and bounded memory, by the C code of native/tree_check.
+
+It finds every difference. comparison.py in the folder above decides which of them are damage.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kinds of metadata that a volume's filesystem cannot hold, and that its administrator accepted to lose.
+"""Records which kinds of metadata a volume's filesystem cannot hold and its administrator accepted to lose.
 
 `.cellblock/losses.json` lists them by the names of `LOSSES`. An assembly or upgrade with `--allow-lossy`
 writes it. From then on `verify` and `diff` do not report these kinds, and upgrades and repairs do not try to

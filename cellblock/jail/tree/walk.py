@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Walks a tree that its users can rearrange meanwhile, and never leaves it.
+"""Walks a tree that its users can change meanwhile, and never leaves it.
 
 Each directory is opened through its parent's descriptor and never through a symbolic link. By path, a
 directory that users replace by a link to the host's /etc would be walked as part of the tree.

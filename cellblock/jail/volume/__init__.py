@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A jail volume on disk: its records, writer lock, history and shards, and what its filesystem can hold."""
+"""Keeps a jail volume on disk: its records, writer lock, history, shards, and its filesystem's limits."""

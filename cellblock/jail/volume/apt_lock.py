@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds the locks of dpkg and apt in a tree, so that no apt runs in the jail while its database changes."""
+"""Holds the locks of dpkg and apt in a tree, so that no apt runs during an upgrade or a backup."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Loads the databases of the image that a volume was made from, and finds them again when the copy is lost.
+"""Loads the dpkg and account databases of the image that a volume was made from, as upgrades need them.
 
-The copy is `.cellblock/controls`. The tree's own databases cannot stand in for it: users have changed them,
-and an upgrade that took them for the image's would remove what users installed. If the copy is missing or
-damaged, the tree's are used where the manifest's digests show that nobody changed them; otherwise they are
-read from the image again.
+The copy is `.cellblock/controls`. The tree's own databases cannot replace it: users have changed them, and an
+upgrade that took them for the image's would remove what users installed. If the copy is missing or damaged,
+the tree's are used where the manifest's digests show that nobody changed them; otherwise they are read from
+the image again.
 """
 
 from __future__ import annotations

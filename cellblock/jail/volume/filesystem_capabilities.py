@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds out what a volume's filesystem cannot hold (owners, times, hard links ...), and what that means.
+"""Finds out what a volume's filesystem cannot hold (owners, times, hard links ...), by trying it.
 
 Some filesystems refuse (EPERM, ENOTSUP); others accept a change and do nothing: NFS with squashed root,
-FAT, many of FUSE. So each capability is tried on a file and read back.
+FAT, many of FUSE. So each capability is tried on a file and read back. warning_text says what a lack means.
 """
 
 from __future__ import annotations

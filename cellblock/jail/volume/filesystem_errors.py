@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Says what an error of the volume's filesystem means for the volume, and what to do."""
+"""Turns an error of the volume's filesystem, such as a full disk, into a message that says what to do."""
 
 from __future__ import annotations
 

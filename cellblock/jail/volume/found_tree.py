@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides where a tree that is there already becomes a volume, and refuses one that cannot or must not.
+"""Checks a directory that `jail adopt` is to make a volume of, and decides where the volume will be.
 
-What is read of it as root outside is users' to write. So nobody but root may be able to put another tree in
-its place, and what shows in it has to be the tree itself: nothing that is mounted over a part of it.
+Root outside will read this tree later. So nobody but root may be able to exchange it, and nothing may be
+mounted over a part of it. What does not fit is refused.
 """
 
 from __future__ import annotations

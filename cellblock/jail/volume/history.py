@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The history of a volume: which transactions were carried out, and which of them a rollback can undo."""
+"""Reads the history of a volume: which transactions were carried out, and which a rollback can undo.
+
+A transaction is one upgrade, rollback or repair. Old ones are removed here, too.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds who has a volume at the moment: its writer, and the containers, steps and sessions of this machine.
+"""Finds who uses a volume at the moment: its writer, and containers, steps and sessions of this machine.
 
-Other machines that mount the volume leave no trace in it; only their writer does. Nothing is written.
+`jail status` prints it. Other machines that mount the volume leave no trace in it, unless they write.
+Nothing is written here.
 """
 
 from __future__ import annotations

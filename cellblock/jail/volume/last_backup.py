@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remembers in a volume when its last backup was made, and where it is."""
+"""Remembers in a volume when its last backup was made and where it is, for `jail status`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the mounts that a process sees: proc(5), mountinfo."""
+"""Reads the mounts that a process sees, from /proc/PID/mountinfo (proc(5))."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicts what a volume's filesystem could not hold of a planned upgrade, without writing to it.
 
-A filesystem without an extended attribute says so when its value is read (getxattr(2): EOPNOTSUPP, not
-ENODATA). Device nodes, FIFOs and links show only when they are made; a kind that the volume's image has and
-that was not accepted as lost can be held. The rest is reported as unknown; the upgrade tries it before it
-changes anything.
+`jail upgrade --plan` prints it. filesystem_capabilities.py finds out more, by writing. A filesystem without
+an extended attribute says so when its value is read (getxattr(2): EOPNOTSUPP, not ENODATA). Device nodes,
+FIFOs and links show only when they are made; a kind that the volume's image has and that was not accepted as
+lost can be held. The rest is reported as unknown; the upgrade tries it before it changes anything.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The file `ready` beside `root/`, which tells the nodes of a cluster that a volume is ready.
+"""Writes the file `ready` beside `root/`, which tells the nodes of a cluster that a volume is ready.
 
 A worker may start before the volume is filled. The presence of `root/` says that there is a jail; this file
 says which one, and that the Job that was to fill or upgrade it is done. It has one line, the image's id, a

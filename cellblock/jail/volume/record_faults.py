@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds what is damaged in the record of a past transaction, by the ends of its files: cheap enough to list.
+"""Finds damaged records of past transactions, for `jail history` and `jail status`.
 
-What a power cut or a failing disk leaves is a file that is missing, empty, cut off or full of zeros. A
-rollback reads all of what it needs and checks that more closely.
+It reads only the ends of files, so that a list of many is quick: a power cut or a failing disk leaves a file
+that is missing, empty, cut off or full of zeros. A rollback checks more closely all that it needs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A jail volume on disk: its folders and records, who may write them, and what a crash leaves.
+"""Defines a jail volume on disk: its folders and records, who may write them, and what a crash leaves.
 
     VOLUME/
       root/                     the tree that jobs see; there is a whole one or none

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registries that speak OCI distribution-spec 1.1, and docker's registry API before it.
+"""Talks to registries, by OCI distribution-spec 1.1 and by docker's registry API before it.
 
     registry = Registry("registry.example:5000")
     repository = registry.repository("slurm/worker")

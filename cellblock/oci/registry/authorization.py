@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The Authorization header: basic (RFC 7617), or bearer tokens from the registry's token server.
+"""Makes the Authorization header: basic (RFC 7617), or bearer tokens from the registry's token server.
 
 Tokens follow docker's token specification (GET with basic) and its OAuth 2 variant (POST with an identity
-token). They are kept for as long as they say they are good for, one a set of scopes.
+token). Each is kept for its set of scopes until it expires.
 """
 
 from __future__ import annotations

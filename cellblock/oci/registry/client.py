@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The requests of OCI distribution-spec 1.1 to one registry and its repositories."""
+"""Makes the requests of OCI distribution-spec 1.1 to one registry and its repositories.
+
+transport.py below it sends and repeats them; upload.py and download.py carry blobs.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a registry's host is reached: TLS or not, which authorities, through which proxy.
+"""Decides how a registry's host is reached: TLS or not, which authorities, through which proxy.
 
 Certificates follow containers-certs.d(5): `ca.crt` and other `*.crt` are authorities, `NAME.cert` with
 `NAME.key` is shown to the registry. Proxies follow HTTPS_PROXY, HTTP_PROXY and NO_PROXY.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Credentials for a registry, from where docker, podman and skopeo keep them (containers-auth.json(5)).
+"""Finds credentials for a registry where docker, podman and skopeo keep them (containers-auth.json(5)).
 
 In this order: CELLBLOCK_REGISTRY_USER and CELLBLOCK_REGISTRY_PASSWORD; the file of REGISTRY_AUTH_FILE;
 podman's auth.json of the session and of the user; docker's config.json. Each may name a helper program.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fetches one blob over connections that may break, and verifies it while it comes."""
+"""Fetches one blob over connections that may break, and verifies its digest while it comes."""
 
 from __future__ import annotations
 

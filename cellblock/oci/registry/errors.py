@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors of registries and of the network on the way: each names the host and the next step."""
+"""Defines errors of registries and of the network to them: each names the host and the next step."""
 
 from __future__ import annotations
 

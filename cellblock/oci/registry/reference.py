@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names of repositories and images in registries: HOST[:PORT]/PATH[:TAG][@DIGEST]."""
+"""Reads and checks names of images in registries: HOST[:PORT]/PATH[:TAG][@DIGEST]."""
 
 from __future__ import annotations
 

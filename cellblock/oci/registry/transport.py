@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests to one registry: connections kept, retries, redirects, and errors that say what to do.
+"""Sends requests to one registry: keeps connections, repeats and redirects requests, and explains errors.
 
 A request that fails for a reason that may pass is made again after a growing, jittered wait, or after the
 time that the registry named; all threads then wait for that registry. Every other failure is raised at once.

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends one blob so that a broken connection costs only what was on its way (distribution-spec 1.1, "Push").
 
-A blob goes as one request where the connection lasts. After a break the registry is asked how much it has,
-and the rest follows, in smaller pieces each time that nothing got through: an answer that refuses (no room,
-too large) is lost when it arrives amid a long body, and is read after a short one.
+A blob goes as one request while the connection lasts. After a break the registry is asked how much it has,
+and the rest follows, in smaller pieces each time that nothing got through. Small pieces also show a refusal
+(no room, too large): such an answer is lost amid a long body, and read after a short one.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import pytest
 from rich.console import Console
 
 from cellblock.cli.images.inspect_text import InspectView
-from cellblock.inspect.build_preview import PlannedLayer, VariantPlan
 from cellblock.inspect.compare import Difference
+from cellblock.inspect.planned_layers import PlannedLayer, VariantPlan
 from cellblock.inspect.why import why_changed
 from cellblock.store.image_store import image_store
 from cellblock.store.record import write_record

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whom and how long no token is made for: refused before a cluster is asked; test_rest.py asks one."""
+"""Tests for whom, and for how long, `build.py token` makes no token, before it asks a cluster.
+
+tests/integration/roles/test_rest.py asks a cluster.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of cases: what a user types, and all that it prints.
+"""Reads tables of cases for enroot's black-box test: what a user types, and what is printed.
 
     == the name of the case
     $ lines for bash, in an empty folder that is HOME too

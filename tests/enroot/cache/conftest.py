@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cache compiled with a program that plays imports, and two users who do not trust each other."""
+"""Fixtures for tests of the image cache: a program that imitates imports, and two users without trust."""
 
 from __future__ import annotations
 

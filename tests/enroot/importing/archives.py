@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Archives as `docker save` writes them (manifest.json), with any number of images."""
+"""Makes archives as `docker save` writes them (manifest.json), with any number of images."""
 
 from __future__ import annotations
 

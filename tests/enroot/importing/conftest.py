@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""enroot-image compiled, and run with folders of its own."""
+"""Fixtures for tests of imports: enroot-image compiled, and run with folders of its own."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OCI layouts made entry by entry (image-spec 1.1), so that each kind of entry and whiteout is there."""
+"""Makes OCI layouts entry by entry (image-spec 1.1), so that each kind of entry and whiteout occurs."""
 
 from __future__ import annotations
 

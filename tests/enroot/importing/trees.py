@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a tree is, in a form to compare: all but owners, /dev, and the runtime's own three files."""
+"""Reads a tree in a form to compare: all but owners, /dev, and the three files that the runtime adds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The client compiled as a small program, a real registry with images in it, a proxy that commits faults."""
+"""Fixtures for tests of the C client: the client as a program, a registry with images, a proxy that fails."""
 
 from __future__ import annotations
 

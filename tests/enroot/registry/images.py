@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images made of bytes, pushed by plain HTTP: the registry's own rules are the only code in between."""
+"""Makes images from bytes and pushes them by plain HTTP, without Cellblock's own code."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A token server for docker's registry (its token specification): JSON Web Tokens, signed by openssl.
+"""Runs a token server for docker's registry (its token specification), with tokens signed by openssl.
 
-It is a small real one: the registry verifies what it gives, and refuses a token without the right to a
-repository.
+It is a small but real one: the registry verifies its tokens, and refuses one without rights to a repository.
 """
 
 from __future__ import annotations

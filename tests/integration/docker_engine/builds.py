@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Definitions of few packages, and what each engine of this machine makes of them."""
+"""Makes definitions of few packages, and builds them with each engine of this machine to compare."""
 
 from __future__ import annotations
 

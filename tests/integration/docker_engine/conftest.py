@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A dockerd of the tests' own, and definitions that it builds."""
+"""Fixtures for tests of the docker engine: a dockerd of their own, and definitions that it builds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the attacks happen: a worker with every capability, and what on it must not be reached.
+"""Sets up the cluster for the escape tests: a worker with every capability, and what must not be reached.
 
 A node of real metal gives slurmd everything, so the workers of this cluster do, too: what holds here, the
 jail holds, and not the container around the worker.

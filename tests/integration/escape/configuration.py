@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes Slurm's configuration for an attack."""
+"""Changes Slurm's configuration on the cluster that the escape tests attack."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of its own, whose workers have every capability; gone before other tests start theirs.
+"""Fixture for the escape tests: a cluster whose workers have every capability, removed afterwards.
 
-Of the default variant, or of the one that a test's parameter names.
+It has the default variant, or the one that a test's parameter names.
 """
 
 from __future__ import annotations

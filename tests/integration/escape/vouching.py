@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What says to Slurm who asks: munge, or with CELLBLOCK_TEST_AUTH=slurm auth/slurm."""
+"""Names the files and sockets by which Slurm authenticates users: munge, or auth/slurm if that is tested.
+
+CELLBLOCK_TEST_AUTH=slurm selects auth/slurm.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A job that is tried on a faulty node, and what came of it."""
+"""Tries a job on a node that node.py broke, and checks how it failed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After each test, the worker serves again."""
+"""Makes sure after each test of faults that the worker takes jobs again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Faults of a node, its plan or its volume, and what the cause is called."""
+"""Breaks a node, its mount plan or its volume for a test, and names the cause that Slurm should report."""
 
 from __future__ import annotations
 

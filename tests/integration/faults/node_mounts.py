@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Mounts in a container, made from outside: its image has no mount(8).
+"""Mounts something inside a container from outside, because its image has no mount(8).
 
 usage: python3 node_mounts.py PID mount TARGET OPTIONS | remount TARGET OPTIONS | umount TARGET
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A FUSE file system whose every file handle is stale: what a node sees of an NFS export that was redone.
+"""Serves a FUSE file system whose file handles are all stale, like an NFS export that was made anew.
 
 usage: python3 stale_volume.py PID PATH - mount it at PATH in the mount namespace of PID, and serve until
 killed. Prints a line when it is mounted. linux/fuse.h has the protocol.

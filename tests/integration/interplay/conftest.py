@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs that take a minute of Slurm's own time are submitted before the first test."""
+"""Submits jobs that need a minute of Slurm's own time before the first test begins."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Packages, made once a session, and a machine that has Debian's Slurm and nothing of Cellblock's."""
+"""Fixtures for tests of `build.py packages`: packages made once, and a machine with Debian's Slurm alone."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registries, images and programs for pushes, as fixtures."""
+"""Fixtures for tests of pushes: registries, images, cosign and skopeo."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Images of random bytes, pushed by Cellblock and read by skopeo."""
+"""Makes images of random bytes, pushes them by Cellblock and reads them by skopeo."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs that check signatures: cosign, and skopeo with a policy, of the newest Debian that has them."""
+"""Runs programs that check signatures: cosign, and skopeo with a policy, from the newest Debian."""
 
 from __future__ import annotations
 

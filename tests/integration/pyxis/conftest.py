@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image of the jail's own programs, made in the jail, and a way to run containers from it."""
+"""Fixtures for tests of containers in steps: an image of the jail's own programs, and a way to run it."""
 
 from __future__ import annotations
 

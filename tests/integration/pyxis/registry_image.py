@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An image for the tests' registry, of one layer that is given."""
+"""Makes an image of one given layer for the tests' registry."""
 
 from __future__ import annotations
 

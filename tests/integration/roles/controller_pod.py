@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A controller's container as Kubernetes has it: Slurm's configuration is a ConfigMap, whose files change."""
+"""Runs a controller's container as Kubernetes does: Slurm's configuration is a ConfigMap that changes."""
 
 from __future__ import annotations
 

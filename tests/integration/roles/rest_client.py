@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Submits, reads and cancels a job by a client that OpenAPI Generator made; prints what it saw as JSON.
+"""Submits, reads and cancels a job by a client that OpenAPI Generator made; prints the answers as JSON.
 
 usage: rest_client.py URL VERSION, with the folder of openapi_client in PYTHONPATH and the token in SLURM_JWT.
 """

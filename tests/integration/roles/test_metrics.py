@@ -22,8 +22,8 @@ import yaml
 
 from cellblock.cluster.configuration.slurm_features import SlurmFeatures
 from cellblock.cluster.engine.container_specs import container_name
+from cellblock.metrics.alert_rules import rules_file
 from cellblock.metrics.dashboards import ALL
-from cellblock.metrics.rules import rules_file
 from tests import documented
 from tests.integration.conftest import default_variant, other_variants, running_cluster
 from tests.integration.jobs import submit

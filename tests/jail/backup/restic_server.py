@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A server that speaks S3, for a restic repository in a bucket (which restic makes)."""
+"""Runs a server that speaks S3, for a restic repository in a bucket (which restic makes)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""As test_exchanged_files.py, for the commands that store the jail and bring it back, by real restic."""
+"""Tests backup and restore by real restic while users exchange files.
+
+apply/test_exchanged_files.py does the same for upgrades.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Layers and OCI layouts, written by hand."""
+"""Writes layers and OCI layouts by hand, for tests of sources."""
 
 from __future__ import annotations
 

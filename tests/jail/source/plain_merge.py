@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tar archives and stacks of layers as sorted entries: the plain way, which the image core is compared with.
+"""Merges tar archives and stacks of layers in plain Python, to compare the C code's result with.
 
 An archive is read twice: first its headers, which say what the merged tree is and which content of which
 layer survives; then its content, of which only that is written. Whiteouts, opaque directories and hard

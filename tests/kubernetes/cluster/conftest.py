@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kubernetes of two nodes for the tests here; where there is none, they are skipped and say why."""
+"""Fixtures for tests on a real Kubernetes of two nodes; without one they are skipped and say why."""
 
 from __future__ import annotations
 

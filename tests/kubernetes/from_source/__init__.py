@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A Kubernetes for tests, made from Debian's source package."""
+"""Makes a Kubernetes for tests from Debian's source package."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes names of Services, and of the pods behind those without an address, for dnsmasq; start.py starts it.
+"""Writes names of Services and of their pods for dnsmasq, the cluster's name server; start.py starts it.
 
 usage: names.py KUBECTL KUBECONFIG HOSTS-FILE DNSMASQ-PID
 """

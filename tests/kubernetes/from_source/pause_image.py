@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the image of what holds a pod's namespaces; make-kubernetes calls it.
+"""Makes the image `pause`, whose container holds a pod's namespaces; make-kubernetes calls it.
 
 usage: pause_image.py PROGRAM ARCHIVE
 """

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A real Kubernetes on this machine, for tests: starts it, and ends it.
+"""Starts and ends a real Kubernetes on this machine, for tests.
 
 usage: kubernetes up DIR [NODES]   start one of so many nodes (1); prints the path of the KUBECONFIG
        kubernetes down DIR         end it, and what runs in it
 
-make-kubernetes installs this beside `bin`, the compiled programs, and pause.tar, the image of what holds a
-pod's namespaces. All of it is in DIR: `bin/kubectl`, `processes` (NAME PID, a line for each process that was
-started), `pki`, `log`. The nodes are this host: pods of node N have addresses of 10.88.N.0/24; Services those
-of 10.96.0.0/16; 10.96.0.10 is the host's own, where names are asked for. README.md says what else differs
-from a Kubernetes of machines.
+make-kubernetes installs this beside `bin`, the compiled programs, and pause.tar, the image `pause`, whose
+container holds a pod's namespaces. All of it is in DIR: `bin/kubectl`, `processes` (NAME PID, a line for
+each process that was started), `pki`, `log`. The nodes are this host: pods of node N have addresses of
+10.88.N.0/24; Services those of 10.96.0.0/16; 10.96.0.10 is the host's own, where names are asked for.
+README.md says what else differs from a Kubernetes of machines.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Enforces rendered NetworkPolicies by iptables where no network plugin does, as Kubernetes defines them.
+"""Enforces rendered NetworkPolicies by iptables, as Kubernetes defines them, where no network plugin does.
 
 A pod that a policy selects, for a direction, is open for what a policy of that direction allows. Connections
 that stand, and what a pod answers, pass. Only pods of one namespace, and IPv4.

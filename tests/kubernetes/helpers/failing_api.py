@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kubernetes' API as one pod has it: silent, or failing. All others, kubelets above all, have it as it is."""
+"""Makes Kubernetes' API silent or failing for one pod only; kubelets and all others reach it as before."""
 
 from __future__ import annotations
 

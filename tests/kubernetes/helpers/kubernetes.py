@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A running Kubernetes, and what tests ask of it."""
+"""Gives tests a running Kubernetes: the end of a Job, and an address of this machine that pods reach."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster that docs/kubernetes.md leads to, typed line by line, and changes of its cluster file.
+"""Makes the cluster of docs/kubernetes.md by typing the page's commands, and changes its cluster file.
 
 Objects for Kubernetes 1.20 are made from the rendered ones (cellblock/kubernetes/release_1_20.py), after each
 `render` that is typed.

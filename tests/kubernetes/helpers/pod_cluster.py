@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster of pods as the escape suite takes one, and what is to be reached on its worker."""
+"""Gives the escape tests a cluster of pods, as tests/integration/escape/arena.py gives one of containers."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster file with everything, and the objects that it is rendered as."""
+"""Renders a cluster file that uses every key, and finds objects in the result."""
 
 from __future__ import annotations
 

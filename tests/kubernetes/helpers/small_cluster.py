@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster in a namespace of its own, as small as it can be, on the real Kubernetes of the tests."""
+"""Makes a cluster as small as it can be, in a namespace of its own, on the real Kubernetes of the tests."""
 
 from __future__ import annotations
 

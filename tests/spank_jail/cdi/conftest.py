@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A jail with stubs of a GPU driver, and drivers made for the occasion."""
+"""Fixtures for tests of GPU drivers: a jail with stub libraries, and drivers made for a test."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A GPU driver to play with: real shared objects and devices, and a specification of them in CDI form."""
+"""Makes a GPU driver for tests: real shared objects and devices, and a specification of them in CDI form."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes as jail-driver sees them: mount namespaces that live on, each with its /run, and one shared jail."""
+"""Makes nodes for tests of jail-driver, which collects the GPU driver of a node (docs/jail-driver.md).
+
+A node is a mount namespace with a /run of its own; all share one jail.
+"""
 
 from __future__ import annotations
 

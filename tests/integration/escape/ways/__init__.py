@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ways out that need jobs of their own: options of Slurm's commands, libraries, other commands of Slurm.
+"""Attacks from the jail by jobs: options of Slurm's commands, libraries, messages to Slurm's daemons.
 
-Each returns how it ended, from what is seen on the worker or in the job's output.
+Each function returns how the attack ended, as seen on the worker or in the job's output.
 """

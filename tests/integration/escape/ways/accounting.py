@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users can send to slurmdbd, which has the accounting of all in one database."""
+"""Attacks by messages to slurmdbd, which has the accounting of all users in one database."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""sbcast: slurmd writes the file outside, as the job's user, and asks no plugin."""
+"""Attacks by sbcast: slurmd writes the file outside, as the job's user, and asks no plugin."""
 
 from __future__ import annotations
 

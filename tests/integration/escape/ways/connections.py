@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections to slurmd, and messages that it is to pass on: both take threads before it knows who asks."""
+"""Attacks by connections and messages that occupy slurmd's threads before it knows who sends them."""
 
 from __future__ import annotations
 

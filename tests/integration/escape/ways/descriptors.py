@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The walk: every number of a descriptor, and every name of a process, where Slurm opens something for a job.
+"""Attacks by every descriptor number and process name in /proc, wherever Slurm opens a file for a job.
 
 What counts is what the watch outside sees (Arena.watched), not what a job prints: a step of which one file
 cannot be opened runs nothing, while slurmstepd goes on with the files of its other tasks.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps that slurmstepd cannot end: it waits, and after UnkillableStepTimeout the node is drained.
+"""Attacks by steps that slurmstepd cannot end, for which the node would be drained.
 
-After KillWait a step gets SIGKILL. One that has not ended long after that never does.
+After KillWait a step gets SIGKILL. If it has not ended UnkillableStepTimeout later, Slurm drains the node.
 """
 
 from __future__ import annotations

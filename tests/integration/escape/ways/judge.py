@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a way out is judged: by what is seen outside, or in the job's output."""
+"""Decides how an attack ended, by what is seen outside of the jail or in the job's output."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Launches and submissions that a user made up, signed with his own credential."""
+"""Attacks by launches and submissions that a user invents and signs with their own credential."""
 
 from __future__ import annotations
 

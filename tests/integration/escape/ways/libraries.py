@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Libraries of the jail that a daemon might load."""
+"""Attacks by libraries of the jail that a daemon outside might load."""
 
 from __future__ import annotations
 

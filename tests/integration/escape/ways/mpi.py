@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""MPI of a step: the PMIx server and Slurm's plugins, in slurmstepd, outside and root, and in srun."""
+"""Attacks by MPI of a step: the PMIx server and Slurm's plugins, in slurmstepd outside and in srun."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lists that slurmctld has no room or time for; a few letters stand for billions of nodes, or of numbers."""
+"""Attacks by lists that slurmctld has no memory or time for: a few letters stand for billions of nodes."""
 
 from __future__ import annotations
 

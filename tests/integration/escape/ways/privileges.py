@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rights that a file of the volume gives: inside as on any system, outside none; and forged tickets."""
+"""Attacks by rights that a file of the volume gives, which must count only inside; and by forged tickets."""
 
 from __future__ import annotations
 

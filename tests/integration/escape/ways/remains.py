@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a job leaves: objects of System V and POSIX, processes, files of sbcast."""
+"""Attacks by what a job leaves: shared memory of System V and POSIX, processes, files of sbcast."""
 
 from __future__ import annotations
 

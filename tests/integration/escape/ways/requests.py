@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What users can send to slurmctld, with bytes in it that no command of Slurm would send."""
+"""Attacks by messages to slurmctld with bytes that no command of Slurm would send."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A slurmctld of the user's own hands slurmd a configuration, which names what slurmd loads."""
+"""Attacks by a user's own slurmctld, which gives slurmd a configuration that names what slurmd loads."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Slurm's daemons do for who is uid 0 or SlurmUser, without asking a plugin."""
+"""Attacks by what Slurm's daemons do for uid 0 or SlurmUser without asking a plugin."""
 
 from __future__ import annotations
 

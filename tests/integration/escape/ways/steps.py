@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of odd kinds, and what steers a step: options, variables, prologs, a tree that changes under it."""
+"""Attacks by unusual steps: their options, variables, prologs, and a tree that changes under them."""
 
 from __future__ import annotations
 

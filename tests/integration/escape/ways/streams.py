@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files, folders and terminals that slurmstepd opens for a job."""
+"""Attacks by files, folders and terminals that slurmstepd opens for a job."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Who may submit: nobody whom the node or Slurm knows as its own, whatever the jail calls him."""
+"""Attacks by submitting as users whom the node or Slurm knows as its own, whatever the jail calls them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every task gives all others a number through PMI-2's key-value space, and says what the numbers add up to.
+"""Exchanges a number with every other task by PMI-2's key-value space, and prints their sum.
 
 The wire protocol of PMI-2 (MPICH's pmi2 document): "cmd=...;key=value;" behind six digits of length.
 """

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch.distributed does first, env://: rank 0 listens at MASTER_ADDR, others tell who they are.
+"""Meets other tasks as torch.distributed does with env://: rank 0 listens at MASTER_ADDR, others connect.
 
-Each then says its RANK of WORLD_SIZE, its LOCAL_RANK, and what all ranks add up to, which only rank 0 knows.
+Each task then prints its RANK of WORLD_SIZE, its LOCAL_RANK, and the sum of all ranks, which only rank 0
+knows.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An exporter of Slurm's figures for Prometheus, under the names of Slurm 26.05's own endpoints.
+"""Exports Slurm's figures to Prometheus, under the names of Slurm 26.05's own endpoints.
 
-`poller` asks slurmctld once an interval, by a `Source`: `openmetrics` where slurmctld has these endpoints,
-else `commands`. `server` answers scrapes with the last answers. Needs nothing but Python's standard library:
-it is part of the image `metrics`, and the orchestrator does not import it.
+`poller` asks slurmctld at an interval, through a `Source`: `openmetrics` where slurmctld has these endpoints,
+else `commands`. `server` answers Prometheus with the last answers. It needs only Python's standard library:
+it is part of the image `metrics`, and cellblock/ does not import it.
 """

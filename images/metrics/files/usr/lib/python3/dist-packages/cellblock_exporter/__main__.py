@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the exporter: `python3 -m cellblock_exporter`, set by the environment.
+"""Runs the exporter, `python3 -m cellblock_exporter`, with these settings from the environment.
 
 CELLBLOCK_CONTROLLER        slurmctld, HOST:PORT, or two with a comma between them (controller:6817)
 CELLBLOCK_METRICS_SOURCE    openmetrics or commands (commands)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gets Slurm's figures from squeue, scontrol and sdiag, where slurmctld has no endpoints of its own.
+"""Gets Slurm's figures from squeue, scontrol and sdiag, where slurmctld has no endpoints for metrics.
 
-Jobs are asked for with fields, not with `--json`: 50,000 jobs are megabytes instead of hundreds
-(docs/decisions/metrics-exporter.md).
+squeue prints chosen fields instead of `--json`: 50,000 jobs are megabytes instead of hundreds of them
+(docs/decisions/metrics-exporter.md). openmetrics.py is for newer releases of Slurm.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Prometheus' text format, version 0.0.4."""
+"""Writes metrics in Prometheus' text format, version 0.0.4."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Slurm's lists of hosts, such as `gpu-[1-3,07],login`."""
+"""Expands Slurm's lists of hosts, such as `gpu-[1-3,07],login`, into names."""
 
 from __future__ import annotations
 

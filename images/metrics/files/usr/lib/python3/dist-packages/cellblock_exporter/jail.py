@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the records of the jail's volume say: its image, how often it was changed, and how nodes' steps fare.
+"""Makes metrics of the jail volume's records: its image, how often it changed, and how nodes' steps fare.
 
-The records are root's alone; jail-records copies what is read here (images/metrics).
+Only root may read the records. So the program jail-records copies those that are read here (images/metrics).
 """
 
 from __future__ import annotations

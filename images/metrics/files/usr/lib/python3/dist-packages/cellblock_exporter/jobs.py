@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs as squeue lists them, counted for all, and for each user and account."""
+"""Reads jobs from squeue's output, and counts them in all, by user and by account.
+
+commands.py runs squeue; partitions.py counts the same jobs by partition.
+"""
 
 from __future__ import annotations
 

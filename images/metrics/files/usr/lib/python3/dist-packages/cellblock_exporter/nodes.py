@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Nodes as `scontrol show node` lists them."""
+"""Reads nodes from the output of `scontrol show node`, and makes metrics of their states and resources."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Gets Slurm's figures from slurmctld's own endpoints (25.11.5 on), checks each line, and passes it on.
 
-Their names say bytes, and their memory is in MiB (seen in 26.05.5): it is passed on in bytes.
+Names of these metrics say bytes, but values of memory are in MiB (seen in 26.05.5): they are converted.
+commands.py is for older releases of Slurm.
 """
 
 from __future__ import annotations

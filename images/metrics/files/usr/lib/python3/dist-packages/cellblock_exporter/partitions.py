@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Partitions as `scontrol show partition` lists them, with what their jobs and nodes add up to."""
+"""Reads partitions from `scontrol show partition`, and makes metrics of their jobs and nodes."""
 
 from __future__ import annotations
 

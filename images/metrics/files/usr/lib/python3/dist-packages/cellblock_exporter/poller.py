@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a source once an interval, whoever scrapes, and keeps the last answers."""
+"""Asks slurmctld at a fixed interval, however many scrapers there are, and keeps the last answers.
+
+server.py serves these answers.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes metrics of what sdiag says of slurmctld and its schedulers. Times are microseconds, as there."""
+"""Makes metrics of sdiag's output about slurmctld and its schedulers. Times are microseconds, as there."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers scrapes over HTTP, from what is in memory."""
+"""Answers Prometheus over HTTP at /metrics, from the answers that poller.py keeps in memory."""
 
 from __future__ import annotations
 

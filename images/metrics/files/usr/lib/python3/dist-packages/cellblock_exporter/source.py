@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The interface of what the exporter gets its figures from: Slurm's endpoints, or its commands."""
+"""Defines the interface by which poller.py asks slurmctld, which openmetrics.py and commands.py implement."""
 
 from __future__ import annotations
 

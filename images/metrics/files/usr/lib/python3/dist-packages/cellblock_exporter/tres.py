@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trackable resources as Slurm writes them: `cpu=2,mem=10846M,node=1,gres/gpu=4`."""
+"""Parses trackable resources as Slurm writes them, such as `cpu=2,mem=10846M,node=1,gres/gpu=4`."""
 
 from __future__ import annotations
 

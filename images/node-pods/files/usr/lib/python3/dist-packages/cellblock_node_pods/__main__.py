@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the program that makes pods of nodes: `python3 -m cellblock_node_pods`, set by the environment.
+"""Runs the program that makes pods of nodes, with these settings from the environment.
 
 CELLBLOCK_CLUSTER        the cluster's name, which the pods have as label app.kubernetes.io/instance
 CELLBLOCK_NAMESPACE      where the pods are (default: that of the token)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The four requests to Kubernetes' API that there are: list, create and delete pods, and list a pod's events.
+"""Makes the four requests to Kubernetes' API: list, create and delete pods, and list a pod's events.
 
-By the standard library: the client libraries bring more code than this program has, into the one container
-with a token. No request waits longer than its limit for the other end to say something, nor for all of it.
+It uses only the standard library: the client libraries bring more code than this program has, into the only
+container with a token. Each request has a time limit, for each answer of the server and for all of it.
 """
 
 from __future__ import annotations

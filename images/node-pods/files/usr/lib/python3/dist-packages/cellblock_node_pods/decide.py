@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Decides which pods to make and remove, by what Slurm wants and which there are. It does neither itself.
+"""Decides which pods to make and remove, from what Slurm wants and which exist; reconcile_loop.py does it.
 
-A request that a node be up goes this way: no pod -> a pod is made -> it starts -> it is ready. A pod that
-cannot start within the time of its set, or for a reason that time does not cure, is given up: Slurm is told,
-and the pod removed. Slurm then withdraws its request, and may have another later. Pods that it does not want
-go.
+A request that a node be up goes this way: no pod -> a pod is made -> it starts -> it is ready. A pod is
+given up if it cannot start within the time of its set, or for a reason that waiting does not cure: Slurm is
+told, and the pod removed. Slurm then withdraws its request, and may make another later. Pods that Slurm does
+not want are removed.
 
-Nothing is done on a request that may be old: a slurmctld that does not answer does not want its nodes to go.
+Nothing is done on an old request: a slurmctld that does not answer may still want its nodes.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads which nodes slurmctld wants, from a folder that its container shares (node-requests.sh), and answers.
+"""Reads which nodes slurmctld wants, from a folder that its container shares, and answers there.
 
 wanted/NODE   `up TOKEN`, `serves TOKEN` or `down TOKEN`: what Slurm wants, since the file's time. A new
               request has a new token; the node of one that is fulfilled serves, under the same.

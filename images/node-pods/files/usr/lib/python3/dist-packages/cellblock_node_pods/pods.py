@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads from what Kubernetes' API says of a pod what this program needs to know."""
+"""Reads from Kubernetes' answers what this program needs to know of a pod, such as why it waits."""
 
 from __future__ import annotations
 

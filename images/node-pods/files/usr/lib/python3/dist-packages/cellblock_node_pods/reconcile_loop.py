@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The loop: reads requests and pods, has `decide` compare them, and makes and deletes pods as it says."""
+"""Runs the loop: reads requests and pods, has `decide` compare them, and makes and deletes pods."""
 
 from __future__ import annotations
 

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads the templates of pods, one file SET.json for each node set, and makes pods of them."""
+"""Reads the templates of pods, one file SET.json for each node set, and makes pods from them.
+
+cellblock/kubernetes/on_demand.py writes these templates.
+"""
 
 from __future__ import annotations
 

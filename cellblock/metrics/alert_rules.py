@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finds the alert rules for Prometheus, deploy/prometheus/rules.yaml, for `build.py render rules`."""
+"""Gives the path of deploy/prometheus/rules.yaml, the alert rules for Prometheus; it does not read them.
+
+`build.py render rules` prints that file, and kubernetes/monitoring.py puts it into an object of Kubernetes.
+"""
 
 from __future__ import annotations
 

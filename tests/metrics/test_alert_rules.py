@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cellblock.metrics.rules import rules_file
+from cellblock.metrics.alert_rules import rules_file
 
 UNIT_TESTS = Path(__file__).with_name("rules_test.yaml")
 

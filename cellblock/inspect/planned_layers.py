@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Predicts a build: its layers, their sizes, who shares them, and what a node pulls."""
+"""Defines the layers that a build would make, with predicted sizes, and adds up what a node would pull.
+
+from_build.py fills them in, and `build.py plan` prints them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Replaces the key of auth/slurm in daemons that run, while jobs and sessions go on.
+"""Replaces the key by which Slurm's daemons sign messages (auth/slurm), while jobs and sessions go on.
 
-All get the new key beside the old one, which goes on signing; then the new one signs; then the old one goes.
-Each time all have what comes before, as their own answers show: so none meets a token that it does not know.
+First all daemons get the new key beside the old one, which still signs. Then the new key signs. Then the old
+key is removed. Each step waits until every daemon answers that it has what the step brought, so that no
+daemon meets a signature that it does not know.
 """
 
 from __future__ import annotations
