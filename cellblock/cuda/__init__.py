@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Adds NVIDIA's own repository of CUDA as an archive for apt: its key checked, its version pinned."""
+"""Adds NVIDIA's apt repository of CUDA to builds of CUDA variants: its key checked, packages pinned."""
 
 from __future__ import annotations
 

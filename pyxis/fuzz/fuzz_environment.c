@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Fuzzes what pyxis makes of environments: options that come as variables, then the task's and the container's
- * variables. Empty lines are between the three. */
+/* Fuzzes what pyxis makes of environments. The input has three parts with an empty line between them: options that
+ * come as variables, the task's variables, and the container's. */
 #define _GNU_SOURCE
 #include <string.h>
 

@@ -2,7 +2,7 @@
 /* Makes the directory of a node's GPU driver in a hidden place, and exchanges it with the one in use in one step.
  * jail_driver.c calls it.
  *
- *   DIRECTORY.lock       one collection at a time; beside it, for the first one mounts the directory
+ *   DIRECTORY.lock       one run at a time. Beside the directory, because the first run mounts over that
  *   DIRECTORY/           a small file system in memory, of this node
  *     7/, 8/             generations: each a file system of its own, read-only
  *     current -> 8       replaced by rename(2)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tests that texts of slurmdbd's clients are escaped, and that no query gets one outside its quotes. */
+/* Tests service/queries.c, by which slurmdbd's SQL queries take clients' texts: that these are escaped, and never
+ * stand outside quotes. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes two images to import: `base`, a small distribution, and `big`, one for machine learning.
+"""Makes the images that `bench enroot` and `bench pyxis` import: `base`, and `big`, as one for PyTorch.
 
 They have files of this machine's Debian packages in layers of gzip -6, as an OCI layout (OCI image-spec 1.1).
 Programs and texts shrink to a third. Images for machine learning shrink to six tenths only, because weights

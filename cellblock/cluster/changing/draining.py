@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Takes nodes out of service until their jobs have ended, and never undoes an administrator's own drain."""
+"""Drains nodes, so that `up`, `upgrade` and `rotate` can change them once their jobs have ended.
+
+It never undoes an administrator's own drain.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Passes the bytes of a source to the C code as descriptors: of a file, or of a pipe that a thread fills.
+"""Passes layers and tar files to the C code that reads them (native/layers), as file descriptors.
 
-Nothing is stored on the way: layers from a registry go through a pipe of 64 KiB.
+One of a file, or one of a pipe that a thread fills. Nothing is stored on the way: layers from a registry go
+through a pipe of 64 KiB.
 """
 
 from __future__ import annotations
