@@ -64,11 +64,12 @@ class NewDiversions:
                 if handle.kind != "f":
                     return None
                 if handle.status.st_size > _MOST_MOVED:
-                    return (handle.entry(path, ""), None) if handle.digest("md5") == wanted else None
-                with os.fdopen(handle.open(), "rb") as file:
-                    text = file.read(_MOST_MOVED)
-                if hashlib.md5(text, usedforsecurity=False).hexdigest() != wanted:
-                    return None
-                return handle.entry(path, hashlib.sha256(text).hexdigest()), text
+                    digest, text = handle.digest("md5"), None
+                else:
+                    with os.fdopen(handle.open(), "rb") as file:
+                        text = file.read(_MOST_MOVED)
+                    digest = hashlib.md5(text, usedforsecurity=False).hexdigest()
+                entry = handle.entry(path, "" if text is None else hashlib.sha256(text).hexdigest())
+                return (entry, text) if digest == wanted and entry is not None else None
         except (Blocked, UnreadableError):
             return None
