@@ -74,6 +74,11 @@ def load_signer(key: str) -> Signer:
 
     Raises UsageError when it is none of them or its password is wrong.
     """
+    if not key:
+        raise UsageError(
+            "--key is empty, and nothing would be signed",
+            hint="give the key; where it stands in a variable of the shell, is that set?",
+        )
     if key.startswith("env://"):
         data = os.environ.get(key.removeprefix("env://"), "").encode()
         if not data.strip():

@@ -61,7 +61,6 @@ def release(
             {
                 "tag": result.tag,
                 "commit": result.commit,
-                "packages": result.packages,
                 "files": result.files,
                 "published": not dry_run,
             }

@@ -122,7 +122,7 @@ class _Judge:
             theirs = installed.get(key)
             if theirs is None or theirs.version != package.version:
                 for database in (base, now):
-                    self._of_users.update((path, key) for path in database.files(key))
+                    self._of_users.update((path, key) for path in database.places(key))
         self.packages = set(self._of_users.values())
         self._overridden = _overrides(tree) - _overrides(image)
         self._accepted, unknown = history.kept_by_users(volume)

@@ -16,6 +16,7 @@ import hashlib
 import json
 import re
 import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -71,7 +72,7 @@ def make_packages(request: PackagesRequest, events: Events) -> tuple[str, ...]:
     """
     _check_folder(request.output)
     name, sites = IMAGE, request.build.sites
-    if request.slurm or request.plugin_dir:
+    if request.slurm is not None or request.plugin_dir is not None:
         name, sites = GIVEN, (*sites, _site(request.slurm, request.plugin_dir))
     build = replace(request.build, images=(name,), sites=sites)
     result = build_images(build, events)
@@ -120,18 +121,22 @@ def headers_in(folder: Path) -> tuple[Path, str]:
 
 def _site(slurm: Path | None, plugin_dir: str | None) -> Path:
     """A site's folder with an image like `packages` for other headers: its name is of what is in it."""
-    if plugin_dir is not None and not re.fullmatch(r"(/[\w.+-]+)+", plugin_dir):
+    if plugin_dir is not None and not re.fullmatch(r"(/[\w.+-]+)+/?", plugin_dir):
         raise UsageError(
             f"--plugin-dir {plugin_dir}: not an absolute path of letters, digits and ._+-",
             hint="`scontrol show config | grep PluginDir` says what it is",
         )
+    plugin_dir = plugin_dir and plugin_dir.rstrip("/")
     headers = (
         {path.name: path.read_bytes() for path in sorted(headers_in(slurm)[0].glob("*.h"))} if slurm else {}
     )
-    said = json.dumps([plugin_dir, {name: _sha256(data) for name, data in headers.items()}])
+    text = (paths.PROJECT / "images" / IMAGE / "image.yaml").read_text(encoding="utf-8")
+    said = json.dumps([plugin_dir, text, {name: _sha256(data) for name, data in headers.items()}])
     digest = _sha256(said.encode())[:16]
     folder = paths.cache() / _HEADERS / digest
-    definition = yaml.safe_load((paths.PROJECT / "images" / IMAGE / "image.yaml").read_text(encoding="utf-8"))
+    if folder.is_dir():
+        return folder  # another run may read it at this moment
+    definition = yaml.safe_load(text)
     if headers:
         definition["build"]["sources"][_HEADERS] = f"/src/{_HEADERS}"
         # Objects are kept by these lines, too: what was compiled with other headers has another key.
@@ -140,15 +145,17 @@ def _site(slurm: Path | None, plugin_dir: str | None) -> Path:
         definition["build"]["run"] = [
             f"export PLUGIN_DIR={plugin_dir}; {line}" for line in definition["build"]["run"]
         ]
-    partial = folder.with_name(f".{digest}")
-    shutil.rmtree(partial, ignore_errors=True)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{digest}-", dir=folder.parent))
     (partial / _HEADERS / "slurm").mkdir(parents=True)
     for name, data in headers.items():
         (partial / _HEADERS / "slurm" / name).write_bytes(data)
     (partial / GIVEN).mkdir()
     (partial / GIVEN / "image.yaml").write_text(yaml.safe_dump(definition, sort_keys=False), encoding="utf-8")
-    shutil.rmtree(folder, ignore_errors=True)
-    partial.rename(folder)
+    try:
+        partial.rename(folder)
+    except OSError:  # another run was first
+        shutil.rmtree(partial)
     return folder
 
 
@@ -166,10 +173,26 @@ def _sha256(data: bytes) -> str:
 
 
 def _check_folder(output: Path) -> None:
-    """Raise UsageError for a folder with something else in it than packages: before minutes of compiling."""
-    if not output.is_dir():
-        if output.exists():
-            raise UsageError(f"--output {output}: is no folder", hint="give a new folder")
+    """Raise UsageError for a folder with something else in it than packages, and for one that cannot be
+    written: before minutes of compiling.
+    """
+    if str(output).startswith("oci:"):
+        raise UsageError(
+            f"--output {output}: packages are files in a folder, and no image layout",
+            hint=f"--output {str(output).removeprefix('oci:')}",
+        )
+    if output.exists() and not output.is_dir():
+        raise UsageError(f"--output {output}: is no folder", hint="give a new folder")
+    there = next(one for one in (output.absolute(), *output.absolute().parents) if one.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        raise UsageError(
+            f"--output {output}: {there} cannot be written: {error.strerror}",
+            hint="give a folder that you may write, on a filesystem with room",
+        ) from None
+    if not output.exists():
         return
     for path in sorted(output.iterdir()):
         kinds = _BELOW.get(path.name) if path.is_dir() else None
@@ -196,5 +219,11 @@ def _write(output: Path, files: dict[str, bytes]) -> None:
         )
     for name, data in files.items():
         path = output / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+        except OSError as error:
+            raise CellblockError(
+                f"{path}: cannot be written: {error.strerror}; {output} does not hold all packages",
+                hint="make room (`df -h`), then run this again: nothing is compiled a second time",
+            ) from None

@@ -7,6 +7,7 @@ take author and date from the commit that is released, so a dry run and the rele
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -17,10 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.attest.signing import load_signer
+from cellblock.attest.signing import Signer, load_signer
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Output
+from cellblock.graph import build_order
 from cellblock.process import Programs
+from cellblock.project import Project
+from cellblock.variants import choose_variant
 
 CHECKSUMS = "SHA256SUMS"
 _VERSION = re.compile(r"(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)")
@@ -47,17 +51,19 @@ class ReleaseRequest:
 
 @dataclass(frozen=True)
 class Released:
-    """`files` in `output`, by their paths, with their SHA-256. `packages`: whether there are some."""
+    """`files` in `output`, by their paths, with their SHA-256."""
 
     tag: str
     commit: str
     files: dict[str, str]
-    packages: bool
 
 
 def release(request: ReleaseRequest, events: Events) -> Released:
     """Make the release. Raises UsageError for a version or folder that cannot be, and CellblockError."""
     _check(request)
+    signer = (
+        load_signer(request.key) if request.key is not None else None
+    )  # a wrong key or password is told at once
     tag = f"v{request.version}"
     output = request.output.absolute()
     output.mkdir(parents=True, exist_ok=True)
@@ -68,12 +74,12 @@ def release(request: ReleaseRequest, events: Events) -> Released:
             commit = _commit(clone, request.version, tag)
         with events.step("release", "sources"):
             _archive(clone, request.version, tag, output)
-        packages = _packages(clone, request, output, events)
+        _packages(clone, request, output, events)
         _images(clone, request, output, events)
         if not request.dry_run:
             _publish(clone, request, tag, output, events)
-    files = _checksums(request, tag, commit, output)
-    return Released(tag, commit, files, packages)
+    files = _checksums(request, tag, commit, output, signer)
+    return Released(tag, commit, files)
 
 
 def notes(changelog: str) -> str:
@@ -95,6 +101,11 @@ def _check(request: ReleaseRequest) -> None:
             "a release is pushed, and no repository is named",
             hint="add --repository HOST/PATH, or --dry-run, which makes all of it and publishes nothing",
         )
+    definitions = Project(project / "images")
+    for name in request.variants:
+        choose_variant(definitions.variants, name)
+    if request.images:
+        build_order(definitions.images, request.images)
     changed = _git(project, "status", "--porcelain").strip()
     if changed:
         raise CellblockError(
@@ -171,16 +182,10 @@ def _archive(clone: Path, version: str, tag: str, output: Path) -> None:
     )
 
 
-def _packages(clone: Path, request: ReleaseRequest, output: Path, events: Events) -> bool:
-    """Make the packages, where this Cellblock can; whether it did."""
-    asked = subprocess.run(_command(clone, "packages", "--help"), capture_output=True, text=True, check=False)
-    if asked.returncode:
-        events.warning("no packages are made: this Cellblock has no command `packages`")
-        return False
+def _packages(clone: Path, request: ReleaseRequest, output: Path, events: Events) -> None:
     for variant in request.variants or (None,):
         folder = output / "packages" / (variant or "")
         _build(clone, ["packages", *_variant(variant), "--output", str(folder)], events)
-    return True
 
 
 def _images(clone: Path, request: ReleaseRequest, output: Path, events: Events) -> None:
@@ -222,8 +227,10 @@ def _build(clone: Path, arguments: Sequence[str], events: Events) -> None:
         Programs().run(_command(clone, *arguments), on_line=line, keep_output=False)
 
 
-def _checksums(request: ReleaseRequest, tag: str, commit: str, output: Path) -> dict[str, str]:
-    """Write release.json and SHA256SUMS, signed where there is a key. Path -> SHA-256."""
+def _checksums(
+    request: ReleaseRequest, tag: str, commit: str, output: Path, signer: Signer | None
+) -> dict[str, str]:
+    """Write release.json and SHA256SUMS, signed where there is a signer. Path -> SHA-256."""
     facts = {"version": request.version, "tag": tag, "commit": commit, "dry_run": request.dry_run}
     (output / "release.json").write_text(json.dumps(facts, indent=2) + "\n")
     files = {}
@@ -235,8 +242,8 @@ def _checksums(request: ReleaseRequest, tag: str, commit: str, output: Path) -> 
             files[name] = _digest(path)  # a layout's blobs have their digests for names
     text = "".join(f"{digest}  {name}\n" for name, digest in files.items())
     (output / CHECKSUMS).write_text(text)
-    if request.key:
-        (output / f"{CHECKSUMS}.sig").write_bytes(load_signer(request.key).sign(text.encode()))
+    if signer:
+        (output / f"{CHECKSUMS}.sig").write_bytes(base64.b64encode(signer.sign(text.encode())) + b"\n")
     return files
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,12 +27,12 @@ BUILD = """\
 import pathlib, sys
 arguments = sys.argv[1:]
 pathlib.Path(__file__).with_name("asked").open("a").write(" ".join(arguments) + "\\n")
-if arguments[0] == "packages" and not pathlib.Path(__file__).with_name("has-packages").exists():
-    sys.exit(2)
 if "--output" in arguments:
     folder = pathlib.Path(arguments[arguments.index("--output") + 1].removeprefix("oci:"))
     folder.mkdir(parents=True)
-    (folder / "index.json").write_text(" ".join(arguments).replace(str(folder.parents[1]), "OUT"))
+    arguments.remove("--output")
+    arguments.pop()
+    (folder / "index.json").write_text(" ".join(arguments))
 """
 CHANGES = "# Changes\n\n## Unreleased\n\n### Added\n\n- A thing.\n\n## 0.1.0\n\nThe first version.\n"
 
@@ -68,7 +70,6 @@ def test_a_dry_run_makes_all_of_it_and_leaves_the_checkout_alone(project: Path, 
     assert (git(project, "log", "--format=%H"), git(project, "status", "--porcelain")) == before
     assert git(project, "tag") == ""
     assert found.tag == "v0.2.0"
-    assert not found.packages
     assert (output / "NOTES.md").read_text() == "### Added\n\n- A thing.\n"
     with tarfile.open(output / "cellblock-0.2.0.tar.gz") as archive:
         names = archive.getnames()
@@ -80,6 +81,7 @@ def test_a_dry_run_makes_all_of_it_and_leaves_the_checkout_alone(project: Path, 
         assert version.read() == b'__version__ = "0.2.0"\n'
     assert "cellblock-0.2.0/ignored" not in names
     assert "--attest" in (output / "images/default/index.json").read_text()
+    assert (output / "packages/index.json").exists()
     checked = ["sha256sum", "--check", "--quiet", "SHA256SUMS"]
     subprocess.run(checked, cwd=output, check=True)
     assert json.loads((output / "release.json").read_text())["commit"] == found.commit
@@ -90,12 +92,13 @@ def test_twice_gives_the_same_digests(project: Path, tmp_path: Path) -> None:
     assert first == second
 
 
-def test_packages_are_part_of_it_where_the_command_exists(project: Path, tmp_path: Path) -> None:
-    (project / "has-packages").touch()
-    git(project, "add", "--all")
-    git(project, "commit", "--quiet", "--message", "packages")
-    assert release(dry(project, tmp_path / "out"), Events()).packages
-    assert (tmp_path / "out/packages/index.json").exists()
+def test_packages_that_cannot_be_made_are_no_release(project: Path, tmp_path: Path) -> None:
+    """It was taken for a Cellblock without the command when build.py failed for whatever reason."""
+    (project / "build.py").write_text(BUILD + "if arguments[0] == 'packages':\n    sys.exit('disk full')\n")
+    git(project, "commit", "--quiet", "--all", "--message", "a build.py that fails")
+    with pytest.raises(CellblockError, match="disk full"):
+        release(dry(project, tmp_path / "out"), Events())
+    assert not (tmp_path / "out/SHA256SUMS").exists()
 
 
 def test_checksums_are_signed(project: Path, tmp_path: Path) -> None:
@@ -106,8 +109,9 @@ def test_checksums_are_signed(project: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     request = ReleaseRequest("0.2.0", output, dry_run=True, key=str(key), project=project)
     release(request, Events())
-    verify = ["openssl", "dgst", "-sha256", "-verify", str(public), "-signature"]
-    subprocess.run([*verify, str(output / "SHA256SUMS.sig"), str(output / "SHA256SUMS")], check=True)
+    for line in lines_for("packages.md", "test_checksums_are_signed"):
+        line = line.replace("cosign.pub", str(public))
+        subprocess.run(["bash", "-ec", line], cwd=output, check=True)
     assert f"--key {key} --for localhost" in (output / "images/default/index.json").read_text()
 
 
@@ -142,6 +146,22 @@ def test_what_cannot_be_released_is_said_before_anything_is_made(
         release(dry(project, tmp_path / "out", version), Events())
     assert failure.value.hint
     assert not (tmp_path / "out").exists()
+
+
+def test_names_and_keys_that_are_none_are_said_before_anything_is_made(project: Path, tmp_path: Path) -> None:
+    shutil.copytree(PROJECT / "images", project / "images")
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "images")
+    output = tmp_path / "out"
+    for request, message in (
+        (replace(dry(project, output), variants=("debian99",)), "no variant 'debian99'"),
+        (replace(dry(project, output), images=("workr",)), "no image 'workr'"),
+        (replace(dry(project, output), key=str(tmp_path / "no.pem")), "cannot be read"),
+        (replace(dry(project, output), key=""), "--key is empty"),
+    ):
+        with pytest.raises(CellblockError, match=message):
+            release(request, Events())
+        assert not output.exists()
 
 
 def test_a_release_without_a_repository_or_into_a_full_folder_is_refused(

@@ -161,7 +161,7 @@ def attest(
         )
     events = Events()
     where = signed_for(key, target)
-    signer = load_signer(key) if key else None
+    signer = load_signer(key) if key is not None else None
     request = AttestRequest(
         signer, where, tuple(tag or ()), sbom_only, builder or BUILDER, sites=tuple(sites or ())
     )

@@ -101,7 +101,9 @@ def build(
             sites=own,
         )
         where = signed_for(key, target)
-        signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
+        signer = (
+            load_signer(key) if key is not None else None
+        )  # before the build: a wrong password is told at once
         result = build_images(request, events)
         if attest or signer:
             asked = AttestRequest(signer, where, sites=own)

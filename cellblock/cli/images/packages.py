@@ -49,7 +49,9 @@ def packages(
 
     events = Events()
     with make_view(log, events):
-        signer = load_signer(key) if key else None  # before the build: a wrong password is told at once
+        signer = (
+            load_signer(key) if key is not None else None
+        )  # before the build: a wrong password is told at once
         build = BuildRequest(
             variant=variant, mirrors=tuple(mirror or ()), locked=locked, sites=tuple(sites or ())
         )

@@ -115,7 +115,7 @@ def push(
     if keyless:
         require_cosign()
     events = Events()
-    signer = load_signer(key) if key else None
+    signer = load_signer(key) if key is not None else None
     request = PublishRequest(
         repository,
         tuple(images or ()),

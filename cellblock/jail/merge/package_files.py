@@ -86,13 +86,20 @@ class PackageFiles:
         side = self._choices.side.get(owner)
         return side == "tree" or (side == "none" and owner not in self._tree.installed)
 
+    def users_package(self, path: bytes) -> str | None:
+        """The users' package that has this path, where it is their version that goes on."""
+        owner = self._held.get(path)
+        if owner is None or self._choices.side[owner] != "tree" or owner not in self._tree.packages:
+            return None
+        return owner
+
     def rival(self, path: bytes) -> Rival | None:
         """The users' package that has this path, where the image has it by other means than that package.
 
         dpkg(1) refuses to unpack the second of two such packages, unless that one says Replaces.
         """
-        theirs = self._held.get(path)
-        if theirs is None or self._choices.side[theirs] != "tree" or theirs not in self._tree.packages:
+        theirs = self.users_package(path)
+        if theirs is None:
             return None
         ours = self._image.get(path)
         if ours is None:

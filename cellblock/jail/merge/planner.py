@@ -21,6 +21,7 @@ from cellblock.jail.merge.alternatives import links_of_users
 from cellblock.jail.merge.change_plan import Action, Finding, Operation, Plan, Verb
 from cellblock.jail.merge.generated_files import is_generated
 from cellblock.jail.merge.identities import between, renumbered
+from cellblock.jail.merge.new_diversions import NewDiversions
 from cellblock.jail.merge.package_changes import new_glibc, package_changes
 from cellblock.jail.merge.package_choice import Choices, choose
 from cellblock.jail.merge.package_files import PackageFiles
@@ -124,6 +125,7 @@ class _Planner:
         self._list_unreadable(tree_controls)
         self.ids = (between(self.changes.base, after), between(self.changes.new, after))
         self.owned = PackageFiles(self.choices, self.new, self.tree)
+        self._diversions = NewDiversions(self.base, self.new, self.tree, self.owned)
         self._links = links_of_users(new, merged, lambda path: link_target(self.access, path))
         mine: dict[bytes, PathDiff] = {}
         candidates = self._candidates()
@@ -181,6 +183,9 @@ class _Planner:
             pair = PathDiff(
                 pair.base and pair.base._replace(path=path), pair.new and pair.new._replace(path=path)
             )
+        if pair.new is not None and (moved := self._diversions.moved(path, self.access)):
+            pair = pair._replace(new=moved[0])
+            self.contents[moved[0].digest] = moved[1]
         try:
             seen = self._see(path, pair)
         except UnreadableError as error:
@@ -192,6 +197,9 @@ class _Planner:
                 return
             if pair.new is not None and error.path not in self._blocked:
                 self._block(error.path)
+            return
+        if (diverted_here := self._diversions.outcome(path, seen.entry, pair.new, self.access)) is not None:
+            self._act(path, diverted_here, seen, pair)
             return
         if self.owned.holds(path):
             self._list_rival(path, seen, pair)

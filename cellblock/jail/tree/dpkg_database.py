@@ -41,6 +41,13 @@ class Database:
             if path and path != b".":
                 yield self.plain(path)
 
+    def places(self, key: str) -> Iterator[bytes]:
+        """Where a package's files lie: `files`, with diversions of others followed (dpkg-divert(1))."""
+        name = self.packages[key].name.encode() if key in self.packages else b""
+        for path in self.files(key):
+            to, package = self.diversions.get(path, (path, name))
+            yield path if package == name else to
+
     def plain(self, path: bytes) -> bytes:
         """Replace a linked top directory of a path (/bin, /lib) by the real one."""
         top, slash, rest = path.partition(b"/")
