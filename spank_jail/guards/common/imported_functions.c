@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Replaces functions in a loaded object's table of imported functions. In slurm: mpi_files.c calls it. In guards/common: array_sizes.c
- * and node_names.c; in controller: bit_ranges.c, double_unlock.c, host_names.c, long_requests.c, state_saves.c, step_arrays.c, tres_texts.c
- * and unsent_records.c; in node: confined_forks.c, connections.c, expanded_blocks.c and launches.c; in step: accounting.c, mpi_peers.c,
+ * and node_names.c; in controller: bit_ranges.c, double_unlock.c, host_names.c, long_requests.c, srun_messages.c, state_saves.c, step_arrays.c,
+ * tres_texts.c and unsent_records.c; in node: confined_forks.c, connections.c, expanded_blocks.c and launches.c; in step: accounting.c, mpi_peers.c,
  * pmix.c, process_tree.c, silent_clients.c and wakeups.c. */
 #define _GNU_SOURCE
 #include "imported_functions.h"
