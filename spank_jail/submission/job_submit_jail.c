@@ -8,7 +8,7 @@
  * so is what it does for one request. Of guards/controller: long_requests.c bounds that; slurmctld saves its records soon (state_saves.c),
  * keeps those on disk that wait for slurmdbd (unsent_records.c), reads no list of far more nodes than there are
  * (guards/common/node_names.c), no ranges that it has no room for (bit_ranges.c), no long texts of resources (tres_texts.c) and nothing behind the figures of a step (step_arrays.c), waits for no
- * host's address (host_names.c) and no srun (srun_messages.c), and a lock that it gives up twice does not stop it (double_unlock.c).
+ * host's address (host_names.c), no srun and no reader (srun_messages.c), and a lock that it gives up twice does not stop it (double_unlock.c).
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -152,7 +152,7 @@ int init(void)
 	complain(missing, &error, "a user's srun on a host that there is none of stops this slurmctld",
 		 "it looks for addresses in an unknown way");
 	missing = slurmctld ? jail_srun_messages_guard(slurmctld, libslurm, &error) : 1;
-	complain(missing, &error, "a user's srun that is stopped keeps this slurmctld from launching jobs",
+	complain(missing, &error, "a user's srun or squeue that is stopped keeps this slurmctld from others",
 		 "it sends messages in an unknown way");
 	missing = jail_saves_hasten(&error);
 	complain(missing, &error, "if this slurmctld is killed, it loses jobs of the last five seconds",

@@ -1,21 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the time in which slurmctld sends a message to an srun or salloc. job_submit_jail.c calls it.
+/* Bounds the time in which slurmctld sends a message to an srun or salloc, or an answer to who does not read it. job_submit_jail.c calls it.
  *
  * slurmctld has 256 threads for all messages that it sends, three for each. One to an srun or salloc goes to the host and port that the
  * user named, and its threads wait until the program there has answered, or closed the connection: for MessageTimeout, a minute, where
  * it is stopped. 85 of them, as of `scontrol notify` for a held job, and nobody's job is launched or ended until they are over.
  *
  * The message is in the kernel's hands by then, and arrives without anybody waiting.
+ *
+ * An answer of some megabytes, as to squeue, has no room there. slurmctld has some 60 threads for requests (24.11), and one waits until the
+ * answer has been read, for MessageTimeout, with a copy of all of it: a hundred clients that do not read, and nobody else is answered for a
+ * minute.
  */
 #define _GNU_SOURCE
 #include "srun_messages.h"
 
-#include <dlfcn.h>
+#include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "native/base/clock.h"
 #include "spank_jail/guards/common/imported_functions.h"
@@ -25,6 +28,10 @@
 #define LONG_SEND NS_PER_S
 #define SHORT_SEND (50 * NS_PER_MS)
 #define MOST_LONG_SENDS 16
+/* Nanoseconds for an answer while so many others wait for who reads them; and without a wait, when a file is another one. */
+#define LONGEST_ANSWER (2 * NS_PER_S)
+#define MOST_LONG_ANSWERS 16
+#define NEXT_ANSWER (2 * NS_PER_S)
 
 /* Releases differ in what they take and give back, numbers or pointers: all is passed on. */
 typedef uintptr_t slurm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t);
@@ -32,11 +39,16 @@ typedef uintptr_t slurm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 static slurm_function *own_srun_send, *own_ask_srun, *own_srun_connect, *own_srun_send_end, *own_find_node;
 static int (*own_wait)(struct pollfd *files, nfds_t n, int ms);
 static unsigned (*own_wait_seconds)(unsigned seconds);
-static atomic_uint on_their_way;
+static atomic_uint on_their_way, unread_answers;
 /* When this thread is to have sent its message, by CLOCK_MONOTONIC; 0: when Slurm says. */
 static _Thread_local int64_t sent_until;
 /* The message of this thread is for a node: slurmctld has asked for the node's address. */
 static _Thread_local bool is_for_node;
+/* What this thread has waited for last: that a file takes more of an answer. */
+static _Thread_local struct {
+	int fd;
+	int64_t since, last;
+} sent_answer;
 
 /* Calls `own`, as long as it may take. */
 static uintptr_t send_bounded(slurm_function *own, uintptr_t first, uintptr_t second, uintptr_t third, uintptr_t fourth)
@@ -81,15 +93,50 @@ static uintptr_t find_node(uintptr_t first, uintptr_t second, uintptr_t third, u
 	return own_find_node(first, second, third, fourth);
 }
 
+/* poll(2) of one file until `until` by CLOCK_MONOTONIC, if that is before `ms` are over. Slurm asks again what timed out until its own time
+ * is over, but for connections, which are waited for in both directions: that this time is over is an error. */
+static int wait_for_file(struct pollfd *file, int ms, int64_t until)
+{
+	int64_t left = (until - clock_ns(CLOCK_MONOTONIC)) / NS_PER_MS;
+
+	left = left < 0 ? 0 : left;
+	if (ms >= 0 && ms <= left)
+		return own_wait(file, 1, ms);
+	int ready = own_wait(file, 1, (int)left);
+	if (ready || file->events == (POLLIN | POLLOUT))
+		return ready;
+	errno = ETIMEDOUT;
+	return -1;
+}
+
+/* Of a file that takes nothing now. */
+static int wait_for_reader(struct pollfd *file, int ms)
+{
+	int64_t now = clock_ns(CLOCK_MONOTONIC);
+
+	if (file->fd != sent_answer.fd || now - sent_answer.last > NEXT_ANSWER)
+		sent_answer.since = now;
+	sent_answer.fd = file->fd;
+	bool is_bounded = atomic_fetch_add(&unread_answers, 1) >= MOST_LONG_ANSWERS;
+	int ready = is_bounded ? wait_for_file(file, ms, sent_answer.since + LONGEST_ANSWER) : own_wait(file, 1, ms);
+	int number = errno;
+	sent_answer.last = clock_ns(CLOCK_MONOTONIC);
+	atomic_fetch_sub(&unread_answers, 1);
+	errno = number;
+	return ready;
+}
+
 /* In place of poll(2) in Slurm's library. */
 static int wait_for_files(struct pollfd *files, nfds_t n, int ms)
 {
-	if (sent_until) {
-		int64_t left = (sent_until - clock_ns(CLOCK_MONOTONIC)) / NS_PER_MS;
-		left = left < 0 ? 0 : left;
-		ms = ms < 0 || ms > left ? (int)left : ms;
-	}
-	return own_wait(files, n, ms);
+	if (n != 1)
+		return own_wait(files, n, ms);
+	if (sent_until)
+		return wait_for_file(files, ms, sent_until);
+	if (files->events != POLLOUT)
+		return own_wait(files, n, ms);
+	int ready = own_wait(files, n, 0);
+	return ready || !ms ? ready : wait_for_reader(files, ms);
 }
 
 /* In place of sleep(3) there: Slurm tries again, ten times, where nobody listens. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Bounds the time in which slurmctld sends a message to an srun or salloc. */
+/* Bounds the time in which slurmctld sends a message to an srun or salloc, or an answer to who does not read it. */
 #ifndef JAIL_SRUN_MESSAGES_H
 #define JAIL_SRUN_MESSAGES_H
 
