@@ -28,6 +28,7 @@
 #include "spank_jail/guards/controller/long_requests.h"
 #include "spank_jail/guards/common/node_names.h"
 #include "spank_jail/guards/controller/saved_answers.h"
+#include "spank_jail/guards/controller/srun_messages.h"
 #include "spank_jail/guards/controller/state_saves.h"
 #include "spank_jail/guards/controller/step_arrays.h"
 #include "spank_jail/guards/controller/tres_texts.h"
@@ -148,6 +149,9 @@ int init(void)
 	missing = slurmctld ? jail_host_names_guard(slurmctld, is_host_of_administrator, complain_of_host, &error) : 1;
 	complain(missing, &error, "a user's srun on a host that there is none of stops this slurmctld",
 		 "it looks for addresses in an unknown way");
+	missing = slurmctld ? jail_srun_messages_guard(slurmctld, libslurm, &error) : 1;
+	complain(missing, &error, "a user's srun or squeue that is stopped keeps this slurmctld from others",
+		 "it sends messages in an unknown way");
 	missing = jail_saves_hasten(&error);
 	complain(missing, &error, "if this slurmctld is killed, it loses jobs of the last five seconds",
 		 "it saves its records in an unknown way");

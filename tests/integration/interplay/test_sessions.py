@@ -146,3 +146,32 @@ def test_root_in_the_jail_does_not_log_in_to_a_worker(cluster: LocalCluster) -> 
     done = cluster.jail("sh", "-c", script)
     assert done.status == 255
     assert "Permission denied" in done.err
+
+
+def test_a_file_of_keys_without_end_takes_no_memory_of_sshd(cluster: LocalCluster) -> None:
+    """sshd reads it as root, for anybody who wants to log in, line by line: this one's line does not end."""
+    cluster.add_user("mallory")
+    script = (
+        "cd; mkdir -p -m 700 .ssh; rm -f .ssh/authorized_keys; truncate -s 1T .ssh/authorized_keys;"
+        "chmod 600 .ssh/authorized_keys; test -e own || ssh-keygen -q -t ed25519 -N '' -f own;"
+        "ssh -i own -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null login true"
+    )
+    begun = time.monotonic()
+    done = cluster.jail("sh", "-c", script, user="mallory")
+    cluster.jail("rm", "-f", "/home/mallory/.ssh/authorized_keys")
+    assert "Permission denied" in done.err, done
+    # Else it would have read on until LoginGraceTime, 30 s.
+    assert time.monotonic() - begun < 20
+
+
+def test_sessions_have_the_memory_that_sshd_has_not(
+    cluster: LocalCluster, visitor: str, own_key: str
+) -> None:
+    look = "ulimit -S -d; ulimit -H -d"
+    assert (
+        cluster.jail("sh", "-c", f"{own_key} login '{look}'", user=visitor).out.split() == ["unlimited"] * 2
+    )
+    wait = f"until {own_key} worker-1 true 2>/dev/null; do sleep 0.5; done"
+    script = f"{wait}; {own_key} worker-1 '{look}'"
+    done = cluster.jail("salloc", "-Q", "-w", "worker-1", "bash", "-c", script, user=visitor)
+    assert done.out.split() == ["unlimited"] * 2, done

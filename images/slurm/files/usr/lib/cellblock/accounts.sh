@@ -36,3 +36,9 @@ limit_users() {
         prlimit --pid $$ --nproc="$CELLBLOCK_USER_PROCESSES:$CELLBLOCK_USER_PROCESSES" ||
         die "the limit of $CELLBLOCK_USER_PROCESSES processes a user cannot be set; see CELLBLOCK_USER_PROCESSES"
 }
+
+# limit_sshd - from here on a process has 64 MiB for its data: sshd, which is root, reads a line of a user's authorized_keys into memory
+# however long it is, for anybody who wants to log in as that user. pam_limits takes it back for the session
+# (/etc/security/limits.d/cellblock.conf).
+# shellcheck disable=SC3045 # dash and bash have both options
+limit_sshd() { ulimit -S -d 65536 || die "the memory of sshd cannot be bounded"; }
