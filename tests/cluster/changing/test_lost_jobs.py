@@ -13,6 +13,7 @@ from pathlib import Path
 from cellblock.paths import PROJECT
 
 FOLDER = PROJECT / "images/worker/files/usr/lib/cellblock"
+PROCESSES = PROJECT / "images/slurm/files/usr/lib/cellblock/processes.sh"
 # A busy machine may take so long.
 _BUSY_S = 60
 _SCONTROL = """\
@@ -46,7 +47,9 @@ def looking(folder: Path, state: str, patience_s: int, *, before_slurmd: bool = 
     (folder / "node").write_text(f"NodeName=w\n   State={state} ThreadsPerCore=1\n")
     (folder / "jobs").touch()
     (folder / "asked").touch()
-    text = (FOLDER / "requeue-lost-jobs").read_text().replace("/usr/lib/cellblock", str(FOLDER))
+    text = (FOLDER / "requeue-lost-jobs").read_text()
+    text = text.replace("/usr/lib/cellblock/processes.sh", str(PROCESSES))
+    text = text.replace("/usr/lib/cellblock", str(FOLDER))
     program = folder / "program"
     program.write_text(text.replace("PID_FILE=/run/slurmd.pid", f"PID_FILE={folder}/slurmd.pid"))
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
