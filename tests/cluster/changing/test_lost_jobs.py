@@ -47,9 +47,8 @@ def looking(folder: Path, state: str, patience_s: int, *, before_slurmd: bool = 
     (folder / "node").write_text(f"NodeName=w\n   State={state} ThreadsPerCore=1\n")
     (folder / "jobs").touch()
     (folder / "asked").touch()
-    text = (FOLDER / "requeue-lost-jobs").read_text()
-    text = text.replace("/usr/lib/cellblock/processes.sh", str(PROCESSES))
-    text = text.replace("/usr/lib/cellblock", str(FOLDER))
+    text = (FOLDER / "requeue-lost-jobs").read_text().replace("/usr/lib/cellblock", str(FOLDER))
+    text = text.replace(f"{FOLDER}/processes.sh", str(PROCESSES))
     program = folder / "program"
     program.write_text(text.replace("PID_FILE=/run/slurmd.pid", f"PID_FILE={folder}/slurmd.pid"))
     environment = {"PATH": f"{folder}:{os.environ['PATH']}", "HOME": str(folder)}
