@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "check.h"
@@ -33,27 +34,50 @@ struct process {
 	const char *pid; /* its folder's name */
 	char state;
 	char parent[16];
-	unsigned long long started;
 	uid_t uid;
+	bool is_inner; /* in a PID namespace of jobs, whose init is root's */
 };
 
-/* Reads proc_pid_stat(5); one that has ended meanwhile is none. */
+/* Copies the words of a line of proc_pid_status(5) to `value`. */
+static bool status_line(const char *status, const char *name, char *value, size_t size)
+{
+	scoped_free char *begin = text_format("\n%s:\t", name);
+	const char *line = strstr(status, begin);
+
+	if (!line)
+		return false;
+	line += strlen(begin);
+	snprintf(value, size, "%.*s", (int)strcspn(line, "\n"), line);
+	return true;
+}
+
+/* Reads proc_pid_status(5); one that has ended meanwhile is none. Whoever reads the stat of a process waits while it executes a program of a
+ * file system that nobody serves. */
 static bool read_process(int proc, const char *pid, struct process *process)
 {
-	scoped_free char *path = text_format("%s/stat", pid);
+	scoped_free char *path = text_format("%s/status", pid);
+	scoped_free char *text = text_read(proc, path, MOST_STATUS, NULL, &(struct jail_error){ 0 });
+	char state[16], numbers[256];
 	struct stat st;
-	char text[1024];
-	scoped_fd fd = openat(proc, path, O_RDONLY | O_CLOEXEC);
-	ssize_t length = fd < 0 || fstat(fd, &st) ? -1 : read(fd, text, sizeof(text) - 1);
 
-	if (length <= 0)
+	*process = (struct process){ .pid = pid };
+	if (!text || fstatat(proc, path, &st, 0) || !status_line(text, "State", state, sizeof(state)) ||
+	    !status_line(text, "PPid", process->parent, sizeof(process->parent)))
 		return false;
-	text[length] = 0;
-	/* Names of programs hold anything. */
-	char *rest = strrchr(text, ')');
-	*process = (struct process){ .pid = pid, .uid = st.st_uid };
-	return rest && sscanf(rest + 1, " %c %15s %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d %*d %llu",
-			      &process->state, process->parent, &process->started) == 3;
+	process->state = state[0];
+	process->uid = st.st_uid;
+	/* A number for each namespace. */
+	process->is_inner = status_line(text, "NSpid", numbers, sizeof(numbers)) && strchr(numbers, '\t');
+	return true;
+}
+
+/* Tells a process from a later one of its number, without reading of it; from Linux 6.9 on. */
+static unsigned long long identity(const char *pid)
+{
+	scoped_fd fd = (int)syscall(SYS_pidfd_open, atoi(pid), 0);
+	struct stat st;
+
+	return fd < 0 || fstat(fd, &st) ? 0 : st.st_ino;
 }
 
 /* Root's, and in the mount namespace of the node's daemons. Its root is not looked at: that may hang, too. */
@@ -85,7 +109,7 @@ static long for_each_process(bool (*takes)(int proc, const struct process *proce
 		if (entry->d_name[0] < '1' || entry->d_name[0] > '9' || !read_process(dirfd(entries), entry->d_name, &process) ||
 		    !takes(dirfd(entries), &process))
 			continue;
-		scoped_free char *line = text_format("%s %llu\n", process.pid, process.started);
+		scoped_free char *line = text_format("%s %llu\n", process.pid, identity(process.pid));
 		text_append_string(seen, line);
 		n++;
 	}
@@ -109,7 +133,7 @@ static unsigned still_there(const char *before, const char *now)
 
 static bool hangs(int proc, const struct process *process)
 {
-	return process->state == 'D' && is_nodes(proc, process->pid);
+	return process->state == 'D' && !process->is_inner && is_nodes(proc, process->pid);
 }
 
 int check_stuck(void)
@@ -128,20 +152,10 @@ int check_stuck(void)
 	return CHECK_PASSED;
 }
 
-/* Whether it is in a PID namespace of jobs, whose init is root's. proc_pid_status(5): a number for each namespace. */
-static bool is_in_inner_namespace(int proc, const char *pid)
-{
-	scoped_free char *path = text_format("%s/status", pid);
-	scoped_free char *text = text_read(proc, path, MOST_STATUS, NULL, &(struct jail_error){ 0 });
-	const char *numbers = text ? strstr(text, "\nNSpid:\t") : NULL;
-
-	return numbers && strcspn(numbers + 8, "\t\n") < strcspn(numbers + 8, "\n");
-}
-
 /* Who traces an orphan in a job can keep it dead as long as they like. */
 static bool is_zombie(int proc, const struct process *process)
 {
-	return process->state == 'Z' && is_nodes(proc, process->parent) && !is_in_inner_namespace(proc, process->pid);
+	return process->state == 'Z' && !process->is_inner && is_nodes(proc, process->parent);
 }
 
 int check_zombies(void)

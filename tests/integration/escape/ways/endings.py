@@ -153,11 +153,14 @@ def executes_for_ever(arena: Arena, user: str) -> Outcome:
     if "stays" not in said:
         return Outcome.read(said)
     other, _ = _stays(arena, "bob", "echo stays; exec sleep 300")
-    # As the node's own programs do, when it leaves or slurmd has ended.
-    look = ". /usr/lib/cellblock/processes.sh; pids_of slurmstepd"
-    steps = arena.on_worker("timeout", str(_ANSWERS_S), "sh", "-c", look)
-    if not steps.out.split():
-        return escaped(f"looking for steps waits for it: {steps}")
+    # As the node's own programs do: when it leaves or slurmd has ended; checks of its health.
+    for looks in (
+        '. /usr/lib/cellblock/processes.sh; test -n "$(pids_of slurmstepd)"',
+        "/usr/lib/cellblock/health/zombies most=100000",
+    ):
+        done = arena.on_worker("timeout", str(_ANSWERS_S), "sh", "-c", looks)
+        if done.status:
+            return escaped(f"who looks at processes waits for it: {looks}: {done}")
     outcomes = [_cancelled(arena, one) for one in (other, job)]
     return next((one for one in outcomes if one.kind != "held"), outcomes[0])
 
