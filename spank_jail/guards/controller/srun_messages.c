@@ -7,9 +7,9 @@
  *
  * The message is in the kernel's hands by then, and arrives without anybody waiting.
  *
- * An answer of some megabytes, as to squeue, has no room there. slurmctld has some 60 threads for requests (24.11), and one waits until the
- * answer has been read, for MessageTimeout, with a copy of all of it: a hundred clients that do not read, and nobody else is answered for a
- * minute.
+ * An answer of some megabytes, as to squeue, has no room there. slurmctld has some 60 threads for requests (24.11), or two for each processor
+ * (26.05), and one waits until the answer has been read, for MessageTimeout, with a copy of all of it: a hundred clients that do not read, or four,
+ * and nobody else is answered for a minute.
  */
 #define _GNU_SOURCE
 #include "srun_messages.h"
@@ -19,8 +19,11 @@
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "native/base/clock.h"
+#include "native/base/text.h"
 #include "spank_jail/guards/common/imported_functions.h"
 #include "spank_jail/guards/common/large_messages.h"
 
@@ -29,10 +32,12 @@
 #define LONG_SEND (5 * NS_PER_S)
 #define SHORT_SEND (250 * NS_PER_MS)
 #define MOST_LONG_SENDS 16
-/* Nanoseconds for an answer while so many others wait for who reads them; and without a wait, when a file is another one. */
-#define LONGEST_ANSWER (2 * NS_PER_S)
-#define MOST_LONG_ANSWERS 16
-#define NEXT_ANSWER (2 * NS_PER_S)
+/* Nanoseconds in which a reader has to make room, a third of what the kernel keeps for him, while so many others are waited for: where
+ * each request has a thread of its own, some 60 of them, and where some workers do all (26.05), of which each processor has two. */
+#define LONG_READ (2 * NS_PER_S)
+#define MOST_LONG_READS 16
+#define SHORT_READ (250 * NS_PER_MS)
+#define PROCESSORS_FOR_A_READ 2
 
 /* Releases differ in what they take and give back, numbers or pointers: all is passed on. */
 typedef uintptr_t slurm_function(uintptr_t, uintptr_t, uintptr_t, uintptr_t);
@@ -45,11 +50,6 @@ static atomic_uint on_their_way, unread_answers;
 static _Thread_local int64_t sent_until;
 /* The message of this thread is for a node: slurmctld has asked for the node's address. */
 static _Thread_local bool is_for_node;
-/* What this thread has waited for last: that a file takes more of an answer. */
-static _Thread_local struct {
-	int fd;
-	int64_t since, last;
-} sent_answer;
 
 /* Calls `own`, as long as it may take. */
 static uintptr_t send_bounded(slurm_function *own, uintptr_t first, uintptr_t second, uintptr_t third, uintptr_t fourth)
@@ -110,18 +110,30 @@ static int wait_for_file(struct pollfd *file, int ms, int64_t until)
 	return -1;
 }
 
+/* Whether this thread is one of the few by which slurmctld does all. */
+static bool is_worker(void)
+{
+	static _Thread_local char name[16];
+
+	if (!name[0] && prctl(PR_GET_NAME, name))
+		return false;
+	return text_starts(name, "worker[");
+}
+
 /* Of a file that takes nothing now. */
 static int wait_for_reader(struct pollfd *file, int ms)
 {
-	int64_t now = clock_ns(CLOCK_MONOTONIC);
+	unsigned most = MOST_LONG_READS;
+	int64_t longest = LONG_READ;
 
-	if (file->fd != sent_answer.fd || now - sent_answer.last > NEXT_ANSWER)
-		sent_answer.since = now;
-	sent_answer.fd = file->fd;
-	bool is_bounded = atomic_fetch_add(&unread_answers, 1) >= MOST_LONG_ANSWERS;
-	int ready = is_bounded ? wait_for_file(file, ms, sent_answer.since + LONGEST_ANSWER) : own_wait(file, 1, ms);
+	if (is_worker()) {
+		long processors = sysconf(_SC_NPROCESSORS_ONLN);
+		most = processors > PROCESSORS_FOR_A_READ ? (unsigned)processors / PROCESSORS_FOR_A_READ : 1;
+		longest = SHORT_READ;
+	}
+	bool is_bounded = atomic_fetch_add(&unread_answers, 1) >= most;
+	int ready = is_bounded ? wait_for_file(file, ms, clock_ns(CLOCK_MONOTONIC) + longest) : own_wait(file, 1, ms);
 	int number = errno;
-	sent_answer.last = clock_ns(CLOCK_MONOTONIC);
 	atomic_fetch_sub(&unread_answers, 1);
 	errno = number;
 	return ready;
@@ -134,8 +146,8 @@ static int wait_for_files(struct pollfd *files, nfds_t n, int ms)
 		return own_wait(files, n, ms);
 	if (sent_until)
 		return wait_for_file(files, ms, sent_until);
-	/* What slurmctld sends to nodes and to slurmdbd is none. */
-	if (files->events != POLLOUT || !jail_large_messages_is_watched(files->fd))
+	/* What slurmctld sends to nodes and to slurmdbd is none; in a worker no connection is known to be a client's. */
+	if (files->events != POLLOUT || (!is_worker() && !jail_large_messages_is_watched(files->fd)))
 		return own_wait(files, n, ms);
 	int ready = own_wait(files, n, 0);
 	return ready || !ms ? ready : wait_for_reader(files, ms);

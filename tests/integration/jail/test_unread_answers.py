@@ -40,8 +40,6 @@ ssize_t read(int fd, void *buffer, size_t size)
 
 
 def test_who_reads_no_answer_keeps_nobody_waiting(cluster: LocalCluster, user: str) -> None:
-    if cluster.status.release == "26.05":
-        pytest.skip("a known limit: the guard does not find how slurmctld 26.05 waits for who reads")
     library = cluster.root / "home" / user / "unread.so"
     compiler = ["cc", "-shared", "-fPIC", "-xc", "-", "-o", str(library)]
     subprocess.run(compiler, input=_SOURCE, text=True, check=True)
