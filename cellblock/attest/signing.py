@@ -95,6 +95,11 @@ def load_signer(key: str) -> Signer:
     return PemSigner(_load_pem(key, data))
 
 
+def signer_of_option(key: str | None) -> Signer | None:
+    """The signer of the option --key; None where it is not given. Raises as load_signer does."""
+    return None if key is None else load_signer(key)
+
+
 def _read(key: str) -> bytes:
     try:
         return Path(key).read_bytes()

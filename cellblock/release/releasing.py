@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cellblock import paths
-from cellblock.attest.signing import Signer, load_signer
+from cellblock.attest.signing import Signer, signer_of_option
 from cellblock.errors import CellblockError, UsageError
 from cellblock.events import Events, Output
 from cellblock.graph import build_order
@@ -61,9 +61,7 @@ class Released:
 def release(request: ReleaseRequest, events: Events) -> Released:
     """Make the release. Raises UsageError for a version or folder that cannot be, and CellblockError."""
     _check(request)
-    signer = (
-        load_signer(request.key) if request.key is not None else None
-    )  # a wrong key or password is told at once
+    signer = signer_of_option(request.key)  # a wrong key or password is told at once
     tag = f"v{request.version}"
     output = request.output.absolute()
     output.mkdir(parents=True, exist_ok=True)

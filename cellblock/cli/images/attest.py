@@ -148,7 +148,7 @@ def attest(
     """Attach SBOM, provenance and, with a key, signatures to images; `push` takes them along."""
     from cellblock.attest.bill import bill_reader
     from cellblock.attest.provenance import BUILDER
-    from cellblock.attest.signing import load_signer
+    from cellblock.attest.signing import signer_of_option
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
@@ -161,7 +161,7 @@ def attest(
         )
     events = Events()
     where = signed_for(key, target)
-    signer = load_signer(key) if key is not None else None
+    signer = signer_of_option(key)
     request = AttestRequest(
         signer, where, tuple(tag or ()), sbom_only, builder or BUILDER, sites=tuple(sites or ())
     )

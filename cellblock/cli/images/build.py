@@ -74,7 +74,7 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Build images, and what they need; those that nothing changed for are left alone."""
-    from cellblock.attest.signing import load_signer
+    from cellblock.attest.signing import signer_of_option
     from cellblock.build import BuildRequest, build_images, copy_images
     from cellblock.cli.images.attest import signed_for
     from cellblock.cli.views import make_view
@@ -101,9 +101,7 @@ def build(
             sites=own,
         )
         where = signed_for(key, target)
-        signer = (
-            load_signer(key) if key is not None else None
-        )  # before the build: a wrong password is told at once
+        signer = signer_of_option(key)  # before the build: a wrong password is told at once
         result = build_images(request, events)
         if attest or signer:
             asked = AttestRequest(signer, where, sites=own)

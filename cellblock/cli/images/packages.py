@@ -41,7 +41,7 @@ def packages(
     as_json: JsonOption = False,
 ) -> None:
     """Make packages of the jail, the containers and the tools, for a Slurm that is there already."""
-    from cellblock.attest.signing import load_signer
+    from cellblock.attest.signing import signer_of_option
     from cellblock.build import BuildRequest
     from cellblock.cli.views import make_view
     from cellblock.events import Events
@@ -49,9 +49,7 @@ def packages(
 
     events = Events()
     with make_view(log, events):
-        signer = (
-            load_signer(key) if key is not None else None
-        )  # before the build: a wrong password is told at once
+        signer = signer_of_option(key)  # before the build: a wrong password is told at once
         build = BuildRequest(
             variant=variant, mirrors=tuple(mirror or ()), locked=locked, sites=tuple(sites or ())
         )

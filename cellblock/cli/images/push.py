@@ -83,7 +83,7 @@ def push(
     as_json: JsonOption = False,
 ) -> None:
     """Push images to a registry: what it lacks, resumed after a break, tags last."""
-    from cellblock.attest.signing import load_signer
+    from cellblock.attest.signing import signer_of_option
     from cellblock.cli.views import make_view
     from cellblock.errors import UsageError
     from cellblock.events import Events
@@ -115,7 +115,7 @@ def push(
     if keyless:
         require_cosign()
     events = Events()
-    signer = load_signer(key) if key is not None else None
+    signer = signer_of_option(key)
     request = PublishRequest(
         repository,
         tuple(images or ()),

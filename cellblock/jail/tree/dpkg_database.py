@@ -42,11 +42,15 @@ class Database:
                 yield self.plain(path)
 
     def places(self, key: str) -> Iterator[bytes]:
-        """Where a package's files lie: `files`, with diversions of others followed (dpkg-divert(1))."""
+        """Where a package's files lie: `files`, with diversions of others followed."""
         name = self.packages[key].name.encode() if key in self.packages else b""
         for path in self.files(key):
-            to, package = self.diversions.get(path, (path, name))
-            yield path if package == name else to
+            yield self.place(path, name)
+
+    def place(self, path: bytes, package: bytes) -> bytes:
+        """Where a path of that package lies: another package may have diverted it (dpkg-divert(1))."""
+        to, owner = self.diversions.get(path, (path, package))
+        return path if owner == package else to
 
     def plain(self, path: bytes) -> bytes:
         """Replace a linked top directory of a path (/bin, /lib) by the real one."""

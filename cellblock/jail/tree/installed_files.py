@@ -109,8 +109,7 @@ def _lying(
 ) -> Iterator[tuple[bytes, str]]:
     """The package's paths and sums, with its diverted files where they were diverted to (dpkg-divert(1))."""
     for path in paths:
-        to, owner = database.diversions.get(path, (path, b""))
-        yield (path if owner == package.encode() else to), sums.get(path, "")
+        yield database.place(path, package.encode()), sums.get(path, "")
 
 
 def _entry(handle: FileHandle, path: bytes, md5: str) -> Entry | None:
